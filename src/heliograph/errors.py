@@ -3,7 +3,7 @@
 In:    nothing.
 Out:   Reason (one enum for wire, log and counter) and the exceptions.
 State: none.
-Not here: what is done about an error (the part that meets it decides).
+Not here: how an error is handled (the part where it occurs decides).
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class Reason(IntEnum):
     ADDRESS_IN_USE = 409
     OVERLOADED = 420
 
-    # 5xx: this node cannot do it for any peer.
+    # 5xx: this node cannot do this for any peer.
     SERVICE_UNKNOWN = 500
     SERVICE_GONE = 501
     VAULT_MISSING = 502
@@ -162,7 +162,7 @@ class Reason(IntEnum):
     QUERY_LANGUAGE_MISSING = 634
     TOPIC_KEY_MISSING = 635
 
-    # 6xx: resources: resource discovery refuses it, or cannot do it.
+    # 6xx: resources: resource discovery refuses a request, or cannot carry it out.
     RESOURCE_CONDITION_UNFIT = 600
     RESOURCE_UNKNOWN = 601
     RESOURCE_FOREIGN = 602
@@ -192,11 +192,11 @@ class ProtocolError(HeliographError):
 
 
 class UsageError(HeliographError):
-    """The caller asked for something that makes no sense. Raised at once, nothing was done."""
+    """The caller made an invalid request. Raised at once; nothing was done."""
 
 
 class ConditionError(UsageError):
-    """The text of a condition makes no sense; the message points at the character."""
+    """The text of a condition is invalid; the message points at the character."""
 
     def __init__(
         self, problem: str, text: str = "", position: int = 0, reason: Reason = Reason.CONDITION_INVALID
@@ -230,11 +230,11 @@ class ConfigError(HeliographError):
 
 
 class UnreadableError(UsageError, ConfigError):
-    """A file that was named is not there, or cannot be read."""
+    """A named file does not exist, or cannot be read."""
 
 
 class RefusedError(HeliographError):
-    """The broker refused; ``reason`` says why and the text says what to do."""
+    """The broker refused a request; ``reason`` says why, and the text says what to do."""
 
     def __init__(self, reason: Reason, detail: str = "") -> None:
         super().__init__(f"{reason.word}: {detail}" if detail else reason.word)
@@ -256,4 +256,4 @@ class NotConnectedError(HeliographError):
 
 
 class ClosedError(HeliographError):
-    """The client or subscription was closed before or while this was asked."""
+    """The client or subscription was closed before or during this call."""

@@ -2,20 +2,20 @@
 
 In:    what happened (bytes, links, time), as calls on a Machine.
 Out:   what should be done, as Effects.
-State: Outbox and Timers, one of each per machine, shared by all its rooms.
-Not here: any machine (client/session.py, broker/broker.py, services/) or driver (live/, sim/); what is said to a vault
+State: Outbox and Timers, one of each per machine, shared by all its parts.
+Not here: any machine (client/session.py, broker/broker.py, services/) or driver (live/, sim/); requests to a vault
           (vault.py).
 
 The rules, which every machine and both drivers keep:
 
- 1. An input never raises for what a peer sent: a bad peer becomes a hangup and a note.
+ 1. An input never raises because of what a peer sent: a bad peer leads to a hangup and a note.
  2. ``receive`` may be given any split of the byte stream, at most 256 KiB at once.
  3. Event bytes are forwarded as received; what changes per hop is a separate prefix, one per run.
  4. What depends on durability waits inside the machine until ``done(ticket)``.
  5. ``now`` is this node's monotonic time in nanoseconds; wall time comes only by ``clock``. Seed and incarnation are
     constructor arguments. No machine iterates over a set of strings.
  6. Every table and queue has a limit.
- 7. Every attach is followed by exactly one detach, also after our own hangup; after a machine's hangup the driver
+ 7. Every attach is followed by exactly one detach, even after our own hangup; after a machine's hangup the driver
     drops what still arrives on that link.
  8. No input runs much longer than a millisecond. Slow pure work is a job; a long run is sliced, and the machine asks
     to be woken at once.
@@ -24,19 +24,19 @@ The rules, which every machine and both drivers keep:
 11. An assert that fires is our own fault: the driver logs it, stops the node and exits non-zero.
 12. The driver calls ``take`` after each input, or after all inputs of one loop turn.
 13. A dial ends in exactly one of: ``attach`` with its ticket in the peer, or ``failed``.
-14. A machine may have a ``shortcut``: given a read before ``receive``, it may return the one write that follows from it
-    and has then done everything else itself; None means that nothing was done, and ``receive`` follows. It returns None
-    while effects wait to be taken.
+14. A machine may have a ``shortcut``, which gets a read before ``receive`` does. It may return the single write that
+    the read leads to, after doing everything else itself. None means that nothing was done, and ``receive`` follows.
+    It returns None while effects wait to be taken.
 15. The owner of a machine declares its datagram sockets. For each, the machine is told once that it is open or why it
     is not (SocketOpened, SocketFailed); from then on it gets what arrives there, and no other machine does.
 16. The owner of a machine declares its vault, one at most. The machine is told that it is open or why it is not
-    (VaultOpened, VaultFailed), again whenever that changes. A commit is atomic; commits are carried out, and answered,
-    in the order in which they were asked for. When one fails, those asked for after it fail too, up to when the machine
-    is told of the first: nothing becomes durable that relies on an earlier commit that failed. A commit
-    that failed as full changed nothing; one that failed otherwise may be there when the vault is opened again. A read
-    sees the commits that are answered before it, and no others.
-17. A job that runs a stranger's text has a time limit, ``limit_ms``. The driver runs it in a process of its own, kills
-    that process when the time is over, and says so with ``failed``.
+    (VaultOpened, VaultFailed), and again whenever that changes. A commit is atomic; commits are carried out, and
+    answered, in the order in which they were requested. When one fails, those requested after it fail too, until the
+    machine is told of the first failure: nothing becomes durable that relies on a failed commit. A commit that failed
+    because the vault is full changed nothing; one that failed otherwise may be there when the vault is opened again. A
+    read sees the commits that are answered before it, and no others.
+17. A job that runs text from an untrusted party has a time limit, ``limit_ms``. The driver runs it in a process of its
+    own, kills that process when the time is over, and reports it with ``failed``.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ class Peer:
 
     transport: str  # "tcp", "tls" or "pipe"
     address: str  # "127.0.0.1:50312"; for a pipe, the name of the machine at the other end
-    listener: str | None = None  # the listener that accepted it; None where we dialled, or on a pipe
+    listener: str | None = None  # the listener that accepted it; None if we dialled, or on a pipe
     identity: Identity | None = None  # proven by the transport (a verified certificate), else None
-    ticket: Ticket | None = None  # the dial that made this link; None where the peer dialled
+    ticket: Ticket | None = None  # the dial that made this link; None if the peer dialled
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +84,14 @@ class Dial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Socket:
-    """A datagram socket that a machine is to have. By default it can be reached from this computer only."""
+    """A datagram socket for a machine. By default it can be reached from this computer only."""
 
     name: SocketName  # one machine's sockets have different names
     host: str = "127.0.0.1"
-    port: int = 0  # 0: any that is free
-    group: str | None = None  # an IPv4 multicast group: the socket hears this group on ``port``, and nothing else
+    port: int = 0  # 0: any free port
+    group: str | None = None  # an IPv4 multicast group: the socket receives only from this group, on ``port``
     ttl: int = 1  # how many networks a multicast may pass; 0: it stays on this computer
-    interface: str = "127.0.0.1"  # by which multicasts come and go; "0.0.0.0": as the computer's routes say
+    interface: str = "127.0.0.1"  # for multicasts; "0.0.0.0": chosen by the computer's routes
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class SocketOpened:
 
 @dataclass(frozen=True, slots=True)
 class SocketFailed:
-    """Told to a machine: this socket could not be opened. What it sends there is dropped and noted."""
+    """Told to a machine: this socket could not be opened. Datagrams sent from it are dropped and noted."""
 
     name: SocketName
     problem: str
@@ -112,7 +112,7 @@ class SocketFailed:
 
 @dataclass(frozen=True, slots=True)
 class TurnedAway:
-    """What a driver tells a machine that has listeners: a peer dialled in and did not get so far as to be a link."""
+    """Told to a machine with listeners: a peer dialled in, but was refused before it became a link."""
 
     reason: Reason
     detail: str
@@ -127,15 +127,15 @@ class Job(Protocol):
 
 
 Shortcut = Callable[[LinkId, bytes, Instant], tuple[LinkId, bytes] | None]
-"""Rule 14: a link, its next bytes, now; which link is to be written to, and what."""
+"""Rule 14: takes a link, its next bytes and now; returns the link to write to, and the bytes."""
 
 
 def no_shortcut(link: LinkId, data: bytes, now: Instant) -> None:
-    """Of a machine that has none."""
+    """The shortcut of a machine that has none."""
 
 
 class Effects:
-    """Everything a machine wants done since the last ``take``. What was not wanted is empty."""
+    """Everything that a machine has asked for since the last ``take``. Fields without requests are empty."""
 
     writes: Sequence[tuple[LinkId, list[bytes]]] = ()  # per link, in order: one vectored write each
     holds: Sequence[tuple[LinkId, bool]] = ()  # stop / resume reading a client link
@@ -152,7 +152,7 @@ class Effects:
 
 
 class Machine(Protocol):
-    """A decider: no socket, clock, thread, file or random source. See the rules above."""
+    """An object that decides: no socket, clock, thread, file or random source. See the rules above."""
 
     def attach(self, link: LinkId, peer: Peer, now: Instant) -> None:
         """A link exists from now on."""
@@ -179,13 +179,13 @@ class Machine(Protocol):
         """A typed command from the program that owns this machine."""
 
     def clock(self, wall_ns: int, now: Instant) -> None:
-        """What the wall clock (Unix time) says now; it may step."""
+        """The wall clock (Unix time) now; it may step."""
 
     def wake(self, now: Instant) -> None:
-        """The instant named by the last ``wake_at`` has come; being woken early does no harm."""
+        """The instant of the last ``wake_at`` has come; being woken early does no harm."""
 
     def take(self) -> Effects:
-        """Everything wanted since the last take, and when to be woken."""
+        """All effects since the last take, and when to be woken."""
         ...
 
     def report(self, question: str) -> Any:
@@ -194,7 +194,7 @@ class Machine(Protocol):
 
 
 class Outbox:
-    """Where the rooms of one machine write down what they want. Emptied by ``take``, never replaced (rule 9)."""
+    """Where the parts of one machine collect its effects. Emptied by ``take``, never replaced (rule 9)."""
 
     __slots__ = (
         "_next_ticket",
@@ -244,7 +244,7 @@ class Outbox:
         return ticket
 
     def commit(self, changes: Sequence[Change]) -> Ticket:
-        """Ask for a durable change of everything in here or nothing; ``done`` comes with Committed, or ``failed``."""
+        """Ask for an atomic durable write of these changes; ``done`` comes with Committed, or ``failed``."""
         check_changes(changes)
         ticket = self.ticket()
         self.commits.append((ticket, changes))
@@ -270,7 +270,7 @@ class Outbox:
         self.stop = True
 
     def empty(self, wake_at: Instant | None) -> Effects:
-        """Hand over everything. This runs once per read, so what is mostly empty is looked at together."""
+        """Hand over everything. This runs once per read, so fields that are usually empty are checked together."""
         effects = Effects()
         effects.wake_at = wake_at
         effects.writes, self.writes = self.writes, []
@@ -289,7 +289,7 @@ class Outbox:
         return effects
 
     def _watch(self) -> None:
-        """What is mostly empty, gathered, so that one call tells whether it is."""
+        """Collect the fields that are usually empty, so that one call checks all of them."""
         self._rare: tuple[list[Any], ...] = (
             self.notes,
             self.holds,
@@ -312,10 +312,10 @@ class Timers:
         self._at: dict[Any, int] = {}  # key -> the count of its live entry; older entries are stale
         self._count = 0
         self._next: Instant | None = None
-        self._is_changed = False  # since ``_next`` was worked out
+        self._is_changed = False  # since ``_next`` was computed
 
     def set(self, key: Any, at: Instant, call: Callable[[Instant], None]) -> None:
-        """Call ``call(now)`` once ``at`` has come, in place of what ``key`` was set to before."""
+        """Call ``call(now)`` once ``at`` has come; this replaces an earlier timer with the same key."""
         self._is_changed = True
         self._count += 1
         self._at[key] = self._count
@@ -329,7 +329,7 @@ class Timers:
         self._at.pop(key, None)
 
     def next(self) -> Instant | None:
-        """When the machine wants to be woken. Asked after every input, so it is worked out only if it may differ."""
+        """When the machine wants to be woken. Called after every input, so it is recomputed only if it may differ."""
         if not self._is_changed:
             return self._next
         self._is_changed = False
@@ -340,7 +340,7 @@ class Timers:
         return self._next
 
     def run(self, now: Instant) -> None:
-        """Fire what is due. What a call sets for ``now`` or earlier fires at the next wake, so this always ends."""
+        """Fire due timers. Those that a call sets for ``now`` or earlier fire at the next wake, so this always ends."""
         self._is_changed = True
         heap = self._heap
         last = self._count

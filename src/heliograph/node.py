@@ -1,8 +1,8 @@
 """A node: one broker with its services in one process, built by one function for the live and the simulated world.
 
-In:    a BrokerConfig, the settings of the services that it is to have, a seed and an incarnation number.
-Out:   Node: machines by name, the pipes that join them, which machine takes the links of each listener, and which has
-       which datagram sockets and which vault; SERVICES, the list of all services.
+In:    a BrokerConfig, the settings of its services, a seed and an incarnation number.
+Out:   Node: machines by name, the pipes that join them, the machine for the links of each listener, and the datagram
+       sockets and vault of each machine; SERVICES, the list of all services.
 State: none here; each machine has its own.
 Not here: running it (live/node.py, sim/world.py), what a service is (services/declared.py).
 """
@@ -34,7 +34,7 @@ if TYPE_CHECKING:  # cryptography is slow to load, and only nodes with certifica
 BROKER = "broker"
 DISCOVERY = RESPONDER
 
-# Every service that a node can have. A new one is a folder of its own, and a line here.
+# Every service that a node can have. A new service is a folder of its own, and a line here.
 SERVICES: tuple[Service[Any], ...] = (
     ADMIN_SERVICE,
     RESPONDER_SERVICE,
@@ -71,7 +71,7 @@ class Node:
 
     @property
     def service_listeners(self) -> tuple[ListenerConfig, ...]:
-        """The listeners that its services have beyond those of [[listener]]."""
+        """The listeners of its services, in addition to those of [[listener]]."""
         return tuple(each for one in self.services for each in one.service.listeners(one.config))
 
 
@@ -84,7 +84,7 @@ def build(
     keyring: Keyring | None = None,
 ) -> Node:
     """A broker with its services: those without settings, such as admin, and those whose settings are given."""
-    from heliograph.broker.broker import Broker  # late: the settings need the list above, and no broker
+    from heliograph.broker.broker import Broker  # imported late: the settings need the list above, but no broker
 
     services = tuple(services)
     around = Surroundings(
@@ -149,5 +149,5 @@ def _joined(name: str, broker: Machine | None, services: tuple[Configured, ...],
 
 
 def _time_socket(config: BrokerConfig) -> Socket:
-    """For NTP servers. Naming one elsewhere opens this socket to the network; it hears answers to questions only."""
+    """The socket for NTP servers. A server elsewhere opens it to the network; only answers to requests are read."""
     return Socket(name=TIME_SOCKET, host="127.0.0.1" if config.time.is_local else "0.0.0.0")  # noqa: S104 see above

@@ -1,9 +1,9 @@
-"""Notes: what a machine observed. All kinds are here; observe/ makes log lines and counters of them.
+"""Notes: what a machine observed. All kinds are here; observe/ turns them into log lines and counters.
 
 In:    nothing.
 Out:   frozen structs, named noun_verb in the past tense.
 State: none.
-Not here: one note per publication. Traffic is counted in the rooms and shown by ``report``.
+Not here: one note per publication. Traffic is counted in the parts of a machine and shown by ``report``.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ class Note(msgspec.Struct, frozen=True, tag_field="note"):
 
     @property
     def level(self) -> str:
-        """How loud the log line is: "debug", "info", "warning" or "error"."""
+        """The level of the log line: "debug", "info", "warning" or "error"."""
         return "info"
 
 
 class LinkAttached(Note, frozen=True, tag="link_attached"):
-    """A link came up; nothing is known of the peer beyond its address."""
+    """A link came up; nothing is known about the peer beyond its address."""
 
     link: int
     transport: str
@@ -61,12 +61,12 @@ class PeerRefused(Note, frozen=True, tag="peer_refused"):
 
     @property
     def level(self) -> str:
-        """The operator may want to know the peer."""
+        """The operator may want to know which peer it was."""
         return "warning"
 
 
 class ActionDenied(Note, frozen=True, tag="action_denied"):
-    """A peer asked for what it may not do; it keeps its link."""
+    """A peer tried something that it may not do; it keeps its link."""
 
     link: int
     entity: str
@@ -75,12 +75,12 @@ class ActionDenied(Note, frozen=True, tag="action_denied"):
 
     @property
     def level(self) -> str:
-        """A rule did its work, or is wrong."""
+        """Either a rule worked, or it is wrong."""
         return "warning"
 
 
 class PublicationRefused(Note, frozen=True, tag="publication_refused"):
-    """A publication was malformed inside a good frame; it was discarded and counted."""
+    """A publication inside a valid frame was malformed; it was discarded and counted."""
 
     link: int
     reason: Reason
@@ -93,7 +93,8 @@ class PublicationRefused(Note, frozen=True, tag="publication_refused"):
 
 
 class PublicationsDropped(Note, frozen=True, tag="publications_dropped"):
-    """A slow consumer lost publications, at most one note per link and second; or a link left too many behind."""
+    """A slow consumer lost publications (at most one note per link and second), or a link ended with too many
+    publications unprocessed."""
 
     link: int
     entity: str
@@ -102,7 +103,7 @@ class PublicationsDropped(Note, frozen=True, tag="publications_dropped"):
 
     @property
     def level(self) -> str:
-        """A consumer loses data, as its policy says."""
+        """A consumer loses data, in accordance with its policy."""
         return "warning"
 
 
@@ -130,13 +131,13 @@ class OriginsForgotten(Note, frozen=True, tag="origins_forgotten"):
 
 
 class DrainStarted(Note, frozen=True, tag="drain_started"):
-    """The broker takes no new links and asks its clients to leave."""
+    """The broker accepts no new links and asks its clients to leave."""
 
     links: int
 
 
 class DrainEnded(Note, frozen=True, tag="drain_ended"):
-    """The broker has no more links, or its grace was over."""
+    """The broker has no more links, or the grace period is over."""
 
     links: int
 
@@ -156,7 +157,7 @@ class SheddingStarted(Note, frozen=True, tag="shedding_started"):
 class SheddingEnded(Note, frozen=True, tag="shedding_ended"):
     """The broker is no longer overloaded."""
 
-    asked: int  # clients, since the broker started
+    asked: int  # clients asked to move since the broker started
 
 
 class SettingsReloaded(Note, frozen=True, tag="settings_reloaded"):
@@ -164,14 +165,14 @@ class SettingsReloaded(Note, frozen=True, tag="settings_reloaded"):
 
     rules: int
     tokens: int
-    restart: list[str] = []  # settings that changed in the file and are not in force before a restart
+    restart: list[str] = []  # settings that changed in the file but need a restart
 
 
 class DirectoryReloaded(Note, frozen=True, tag="directory_reloaded"):
     """A directory's filters, links and limits were replaced while running."""
 
-    brokers: int  # that it still keeps
-    restart: list[str] = []  # settings that changed and are not in force before a restart
+    brokers: int  # that it still lists
+    restart: list[str] = []  # settings that changed but need a restart
 
 
 class ReloadFailed(Note, frozen=True, tag="reload_failed"):
@@ -186,7 +187,7 @@ class ReloadFailed(Note, frozen=True, tag="reload_failed"):
 
 
 class ServiceLost(Note, frozen=True, tag="service_lost"):
-    """A service's pipe went away."""
+    """A service's pipe ended."""
 
     service: str
 
@@ -205,19 +206,19 @@ class NeighbourLinked(Note, frozen=True, tag="neighbour_linked"):
 
 
 class NeighbourLost(Note, frozen=True, tag="neighbour_lost"):
-    """A link to another broker is gone; this many parcels were planned again."""
+    """A link to another broker is gone; this many parcels were sent another way."""
 
     broker: str
     replanned: int
 
     @property
     def level(self) -> str:
-        """Other paths are taken; the operator may want to know."""
+        """Other paths are used; the operator may want to know."""
         return "warning"
 
 
 class ChangeoverCut(Note, frozen=True, tag="changeover_cut"):
-    """Paths were changed before the old ones were known to be empty: publications may be overtaken, and are counted."""
+    """Paths changed before the old ones were known to be empty: publications that are overtaken are counted."""
 
     why: str  # timed_out: no answer came; overflowed: too much was held back
     destinations: int
@@ -230,13 +231,13 @@ class ChangeoverCut(Note, frozen=True, tag="changeover_cut"):
 
 
 class NeighbourSuspected(Note, frozen=True, tag="neighbour_suspected"):
-    """Nothing was heard of a neighbour for a while: other paths are taken."""
+    """A neighbour has been silent for a while: other paths are used."""
 
     broker: str
 
     @property
     def level(self) -> str:
-        """It may be a pause, or the end."""
+        """The neighbour may be pausing, or gone."""
         return "warning"
 
 
@@ -247,13 +248,13 @@ class NeighbourRelieved(Note, frozen=True, tag="neighbour_relieved"):
 
 
 class BrokersLost(Note, frozen=True, tag="brokers_lost"):
-    """There is no path to these brokers any more: the network is partitioned, or they ended."""
+    """There is no path to these brokers any more: the network is partitioned, or they stopped."""
 
     brokers: list[str]
 
     @property
     def level(self) -> str:
-        """A partition is worth a look."""
+        """An operator should look into a partition."""
         return "warning"
 
 
@@ -264,32 +265,32 @@ class BrokersReached(Note, frozen=True, tag="brokers_reached"):
 
 
 class SlotChanged(Note, frozen=True, tag="slot_changed"):
-    """Two brokers claimed a slot of the cluster; the older keeps it, this one moved."""
+    """Two brokers claimed a slot of the cluster; the older keeps it, and this one took another."""
 
     old: int
     new: int
 
 
 class NameContested(Note, frozen=True, tag="name_contested"):
-    """Others know newer records of this broker than its own, again and again: another has its name, or one lies."""
+    """Others repeatedly have newer records under this broker's name: another broker has its name, or forges records."""
 
     broker: str
 
     @property
     def level(self) -> str:
-        """Neither of two brokers with one name can be relied on."""
+        """Neither of two brokers with the same name is reliable."""
         return "warning"
 
 
 class ReferenceChanged(Note, frozen=True, tag="reference_changed"):
-    """Network time is another clock's from now on: "UTC", or a broker's, by its id."""
+    """Network time follows another clock from now on: "UTC", or that of a broker, by its id."""
 
     reference: str
     stratum: int
 
 
 class SocketRefused(Note, frozen=True, tag="socket_refused"):
-    """A datagram socket could not be opened, or its group not joined; the node does without it."""
+    """A datagram socket could not be opened, or its group not joined; the node runs without it."""
 
     socket: str
     address: str
@@ -303,7 +304,7 @@ class SocketRefused(Note, frozen=True, tag="socket_refused"):
 
 
 class TopicDirectoryOpened(Note, frozen=True, tag="topic_directory_opened"):
-    """A topic directory has its repository: so many topics, and entries that cannot be read and were put aside."""
+    """A topic directory has opened its repository: the number of topics, and of unreadable entries put aside."""
 
     topics: int
     damaged: int = 0
@@ -316,7 +317,7 @@ class TopicsDamaged(Note, frozen=True, tag="topics_damaged"):
 
 
 class VaultRefused(Note, frozen=True, tag="vault_refused"):
-    """A vault could not be opened, or was lost while it was used; its machine does without it until it is back."""
+    """A vault could not be opened, or was lost while in use; its machine runs without it until it is back."""
 
     vault: str
     problem: str
@@ -324,12 +325,12 @@ class VaultRefused(Note, frozen=True, tag="vault_refused"):
 
     @property
     def level(self) -> str:
-        """Nothing can be kept."""
+        """Nothing can be stored."""
         return "error"
 
 
 class VaultFound(Note, frozen=True, tag="vault_found"):
-    """A vault that was refused before is open."""
+    """A vault that was refused before is open now."""
 
     vault: str
 
@@ -344,7 +345,7 @@ class StoreOpened(Note, frozen=True, tag="store_opened"):
 
 
 class StoreFailed(Note, frozen=True, tag="store_failed"):
-    """A store takes nothing for now; publishers wait, and are told."""
+    """A store accepts nothing for now; publishers are told, and wait."""
 
     store: str
     reason: Reason
@@ -352,12 +353,12 @@ class StoreFailed(Note, frozen=True, tag="store_failed"):
 
     @property
     def level(self) -> str:
-        """An operator has to look after it."""
+        """An operator has to look into it."""
         return "warning"
 
 
 class DatagramsUnsent(Note, frozen=True, tag="datagrams_unsent"):
-    """Datagrams did not leave; at most one note per machine, reason and second."""
+    """Datagrams could not be sent; at most one note per machine, reason and second."""
 
     socket: str
     datagrams: int
@@ -366,12 +367,12 @@ class DatagramsUnsent(Note, frozen=True, tag="datagrams_unsent"):
 
     @property
     def level(self) -> str:
-        """Datagrams may get lost, but these had no chance."""
+        """Datagrams may always get lost, but these were not even sent."""
         return "warning"
 
 
 class DialFailed(Note, frozen=True, tag="dial_failed"):
-    """A client, or a broker that is to have a link there, could not reach a broker; it tries again."""
+    """A client, or a broker that keeps a link there, could not reach a broker; it tries again."""
 
     address: str
     reason: Reason
@@ -385,7 +386,7 @@ class DialFailed(Note, frozen=True, tag="dial_failed"):
 
 
 class SessionRestored(Note, frozen=True, tag="session_restored"):
-    """A client is back on a broker, with all its subscriptions in force."""
+    """A client has a broker again, with all its subscriptions in force."""
 
     address: str
     subscriptions: int
@@ -393,15 +394,15 @@ class SessionRestored(Note, frozen=True, tag="session_restored"):
 
 
 class SessionRoamed(Note, frozen=True, tag="session_roamed"):
-    """A client moved from a broker that drains to another one, with nothing lost or repeated."""
+    """A client moved from a draining broker to another one, with nothing lost or repeated."""
 
     old: str
     new: str
 
 
 class PublicationsLost(Note, frozen=True, tag="publications_lost"):
-    """A client's own queue was full: publications were dropped because they were not read, or because no broker took
-    them."""
+    """A client's own queue was full: publications were dropped because they were not read, or because no broker
+    accepted them."""
 
     frames: int
     where: str  # "inbox": a subscription that is not read; "outgoing": no broker for too long
@@ -417,7 +418,7 @@ class PositionsLost(Note, frozen=True, tag="positions_lost"):
 
     store: str
     first: int
-    end: int  # the first position behind them
+    end: int  # the first position after them
     reason: Reason
 
     @property

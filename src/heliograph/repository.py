@@ -1,4 +1,4 @@
-"""The repository of a topic directory: what its machine may ask of it, and what it is told.
+"""The repository of a topic directory: the requests of the directory's machine, and the answers.
 
 In:    nothing; these are values.
 Out:   Repository (declared by a machine's owner), entries and changes, questions and their answers; three jobs.
@@ -6,8 +6,9 @@ State: none.
 Not here: back ends (live/vaults/), the simulated twin (sim/repositories.py), what a question means
           (discovery/topics/queries.py), vaults (vault.py), which have neither full text nor properties.
 
-A machine changes and asks its repository by jobs, which the driver carries out on what it opened, in the order in which
-they were asked for. A change is durable when ``done`` comes. A question is answered a slice at a time.
+A machine changes and queries its repository by jobs, which the driver carries out on the repository that it opened, in
+the order in which they were requested. A change is durable when ``done`` comes. A question is answered a slice at a
+time.
 """
 
 from __future__ import annotations
@@ -20,21 +21,21 @@ from heliograph.errors import Reason
 
 Scalar = str | int | float | bool
 CHANGES_AT_ONCE_MAX = 1_024
-SLICE_ROWS = 20_000  # that one slice looks at: about 50 ms of the slowest language
+SLICE_ROWS = 20_000  # examined by one slice: about 50 ms with the slowest language
 EVERYBODY = "*"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repository:
-    """The repository that a machine is to have."""
+    """The repository of a machine."""
 
-    name: str  # letters, digits, "-" and "_": a file or schema is called after it
+    name: str  # letters, digits, "-" and "_": a file or schema is named after it
     place: str = ""  # a folder, or postgresql://…; the simulated world has its own places
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicEntry:
-    """One topic advertisement as it is kept: what is searched, and the record that answers carry."""
+    """One topic advertisement as it is stored: the fields that are searched, and the record for answers."""
 
     id: bytes  # the topic's UUID
     owner: str
@@ -44,9 +45,9 @@ class TopicEntry:
     created_ms: int
     issued_ms: int
     expires_ms: int
-    readers: tuple[str, ...] = (EVERYBODY,)  # who may find it, beside its owner
+    readers: tuple[str, ...] = (EVERYBODY,)  # entities that may find it, besides its owner
     words: str = ""  # for full text: lower-case words with one space between them
-    joined: str = ""  # for regular expressions: everything that describes it, a line each
+    joined: str = ""  # for regular expressions: everything that describes it, one item per line
     properties: Mapping[str, Scalar] = field(default_factory=dict)
     document: bytes = b""  # XML, or empty
     record: bytes = field(default=b"", repr=False)  # the signed advertisement
@@ -54,11 +55,11 @@ class TopicEntry:
 
 @dataclass(frozen=True, slots=True)
 class KeepTopics:
-    """A job: keep these entries, in place of older ones of the same topics, and forget others: KeptTopics."""
+    """A job: store these entries, replacing older ones of the same topics, and remove others. Result: KeptTopics."""
 
     entries: tuple[TopicEntry, ...] = ()
-    forgotten: tuple[tuple[bytes, str], ...] = ()  # topics and who says so: only an owner is heard
-    expired_ms: int = 0  # forget also what expired at or before this, CHANGES_AT_ONCE_MAX at most; 0: nothing
+    forgotten: tuple[tuple[bytes, str], ...] = ()  # topics and the entities that ask for it: only owners may
+    expired_ms: int = 0  # also remove what expired at or before this, at most CHANGES_AT_ONCE_MAX; 0: nothing
     topics_max: int = 1 << 62
     per_owner_max: int = 1 << 62
 
@@ -69,41 +70,41 @@ class KeepTopics:
 
 @dataclass(frozen=True, slots=True)
 class KeptTopics:
-    """``done`` of KeepTopics."""
+    """The result of KeepTopics."""
 
     topics: int  # in the repository
-    outcomes: tuple[str | Reason, ...] = ()  # per entry: "appeared", "changed", or why it is not kept
-    forgotten: tuple[TopicEntry, ...] = ()  # by their owners, or because they had expired
+    outcomes: tuple[str | Reason, ...] = ()  # per entry: "appeared", "changed", or why it was not stored
+    forgotten: tuple[TopicEntry, ...] = ()  # removed by their owners, or because they had expired
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicQuestion:
-    """What is looked for. Fields at their default ask for nothing."""
+    """What is searched for. Fields at their default restrict nothing."""
 
     language: str = ""  # "", "string", "keywords", "regex", "sql", "predicates", "xpath", "xquery", "tags", "integer"
     text: str = ""
-    asker: str = ""  # entries are found by their owner and by readers only
-    granted: tuple[bytes, ...] = ()  # topics that grants let the asker find besides
+    asker: str = ""  # only owners and readers find entries
+    granted: tuple[bytes, ...] = ()  # more topics, which grants let the requester find
     owner: str = ""
     institution: str = ""
-    space: str = ""  # this one, and those below it
+    space: str = ""  # this space and those below it
     ids: tuple[bytes, ...] = ()  # these topics only
     created_from_ms: int = 0
     created_until_ms: int = 0
-    expires_from_ms: int = 0  # at least the present: what has expired is never found
+    expires_from_ms: int = 0  # not earlier than now: expired entries are never found
     expires_until_ms: int = 0
     newest_first: bool = False
-    sees_all: bool = False  # whoever runs the directory sees everything
+    sees_all: bool = False  # for administrators of the directory
 
 
 @dataclass(frozen=True, slots=True)
 class AskTopics:
-    """A job: the next slice of an answer. Answered by FoundTopics; its failure has a Reason."""
+    """A job: find the next slice of an answer. Result: FoundTopics, or failure with a Reason."""
 
     question: TopicQuestion
-    after: int = 0  # ``next`` of the slice before
+    after: int = 0  # ``next`` of the previous slice
     count: int = 100  # entries at most
-    rows: int = SLICE_ROWS  # to look at, at most
+    rows: int = SLICE_ROWS  # to examine at most
 
     def run(self) -> Any:
         """The driver knows where the repository is."""
@@ -112,10 +113,10 @@ class AskTopics:
 
 @dataclass(frozen=True, slots=True)
 class FoundTopics:
-    """``done`` of AskTopics."""
+    """The result of AskTopics."""
 
     entries: tuple[TopicEntry, ...]
-    next: int | None  # ask again after this; None: there is no more
+    next: int | None  # ask again after this; None: the answer is complete
     looked_at: int = 0
     damaged: tuple[bytes, ...] = ()  # topics whose record cannot be read
 
@@ -138,10 +139,10 @@ class RepositoryFailed:
 
 @dataclass(frozen=True, slots=True)
 class SiftDocuments:
-    """A job: for which of these XML documents does an XQuery hold? Answered by Sifted.
+    """A job: find the XML documents for which an XQuery holds. Result: Sifted.
 
-    The query is a stranger's: the driver runs it in a process of its own, which it kills when ``limit_ms`` are over.
-    ``failed`` says QUERY_OVER_TIME then, and QUERY_LANGUAGE_MISSING where there is no XQuery.
+    The query is untrusted: the driver runs it in a process of its own, which it kills after ``limit_ms``. ``failed``
+    has the reason QUERY_OVER_TIME in that case, and QUERY_LANGUAGE_MISSING if XQuery is not installed.
     """
 
     query: str
@@ -149,15 +150,15 @@ class SiftDocuments:
     limit_ms: int
 
     def run(self) -> Any:
-        """The driver has the process."""
+        """The driver runs this job in another process."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
 class Sifted:
-    """``done`` of SiftDocuments."""
+    """The result of SiftDocuments."""
 
-    numbers: tuple[int, ...] = ()  # of the documents, in order
+    numbers: tuple[int, ...] = ()  # of the documents that match, in order
     problem: str = ""  # what is wrong with the query
 
 

@@ -1,4 +1,4 @@
-"""The vault: what a machine may ask of its durable storage, and the answers. Rule 16 of machine.py.
+"""The vault: the requests of a machine to its durable storage, and the answers. Rule 16 of machine.py.
 
 In:    nothing; these are values.
 Out:   Vault (declared by a machine's owner), changes for a commit, queries for a read, and the answers to both.
@@ -22,32 +22,32 @@ Position = int
 
 NAME = re.compile("[A-Za-z0-9_-]{1,40}")
 NAME_BYTES_MAX = 512  # of a log's name or a key, in UTF-8
-VALUE_BYTES_MAX = 1 << 16  # of a key: what is larger belongs into a log
-RUN_BYTES_MAX = 2 << 20  # one largest frame and its neighbours
+VALUE_BYTES_MAX = 1 << 16  # of a key: larger values belong in a log
+RUN_BYTES_MAX = 2 << 20  # the largest frame, and others with it
 RUN_RECORDS_MAX = 1 << 20
-COMMIT_BYTES_MAX = 16 << 20  # what a vault may have to hold in memory, and to write at once
+COMMIT_BYTES_MAX = 16 << 20  # a vault may have to hold this in memory, and to write it at once
 CHANGES_MAX = 16_384  # of one commit
 READ_BYTES_MAX = 4 << 20  # one answer; a read must not keep commits waiting for long
 READ_RUNS_MAX = 1_024
 PAGE_MAX = 1_024  # keys or logs of one answer
-TRIM_RUNS_MAX = 1_024  # forgotten by one Trim; the rest takes another
+TRIM_RUNS_MAX = 1_024  # removed by one Trim; the rest needs another
 TRIM_BYTES_MAX = 8 << 20
-NUMBER_MAX = 1 << 62  # of positions and times (nanoseconds: the year 2116), either side of 0
+NUMBER_MAX = 1 << 62  # of positions and times (nanoseconds: the year 2116), positive or negative
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vault:
-    """The vault that a machine is to have. One machine has one at most."""
+    """The vault of a machine. A machine has at most one."""
 
-    name: str  # letters, digits, "-" and "_", at most 40: a file or schema is called after it
+    name: str  # letters, digits, "-" and "_", at most 40: a file or schema is named after it
     place: str = ""  # a folder, or postgresql://…; the simulated world has its own places
-    bytes_max: int | None = None  # on disk; beyond it the vault is full
+    bytes_max: int | None = None  # on disk; beyond this the vault is full
 
     def __post_init__(self) -> None:
         assert NAME.fullmatch(self.name), f"no name for a vault: {self.name!r}"
 
 
-# What a commit is made of.
+# The changes of a commit.
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Append:
 
     log: str
     data: bytes
-    count: int  # records in it, each of which takes a position
+    count: int  # records in it; each has a position
     first_ns: int  # network time of its first record …
     last_ns: int  # … and of its last
 
@@ -71,14 +71,14 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Forget a key; it need not exist."""
+    """Remove a key, if it exists."""
 
     key: str
 
 
 @dataclass(frozen=True, slots=True)
 class Trim:
-    """Forget the runs of a log that lie entirely before a position: TRIM_RUNS_MAX or TRIM_BYTES_MAX at once."""
+    """Remove the runs of a log that lie entirely before a position: TRIM_RUNS_MAX or TRIM_BYTES_MAX at once."""
 
     log: str
     before: Position
@@ -86,7 +86,7 @@ class Trim:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """Forget a log, its name and its numbering. A long one is trimmed in slices first."""
+    """Remove a log, its name and its numbering. A long one is trimmed in slices first."""
 
     log: str
 
@@ -96,33 +96,33 @@ Change = Append | Put | Delete | Trim | Drop
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """What a vault knows of a log. One that does not exist is empty and begins at 0."""
+    """What a vault knows about a log. A log that does not exist is empty and begins at 0."""
 
     name: str
     first: Position = 0  # of the oldest record that is kept; equal to ``next`` if there is none
-    next: Position = 0  # what the next record gets
+    next: Position = 0  # the position of the next record
     runs: int = 0
     bytes: int = 0  # of its runs' data
     first_ns: int = 0  # when the oldest run began
-    last_ns: int = 0  # the latest time that any run ended, forgotten ones included
+    last_ns: int = 0  # the latest time at which any run ended, including removed ones
 
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """``done`` of a commit."""
+    """The result of a commit."""
 
     positions: tuple[Position, ...] = ()  # per Append, in order: where its run begins
     trimmed: tuple[Log, ...] = ()  # per Trim, in order: what is left
 
 
-# What can be read.
+# The queries, and their answers.
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Runs of a log, from the one that holds ``start``; answered by RunsRead.
+    """Runs of a log, from the one that contains ``start``; answered by RunsRead.
 
-    With ``since_ns``, from the first run with which the log reached that time, if this is later than ``start``.
+    With ``since_ns``, from the first run whose end reaches that time, if it is after ``start``.
     """
 
     log: str
@@ -143,7 +143,7 @@ class Run:
 
     @property
     def next(self) -> Position:
-        """Where the run after it begins."""
+        """Where the next run begins."""
         return self.position + self.count
 
 
@@ -157,13 +157,13 @@ class Damage:
 
     @property
     def next(self) -> Position:
-        """Where what is after it begins."""
+        """Where the next run or damage begins."""
         return self.position + self.count
 
 
 @dataclass(frozen=True, slots=True)
 class RunsRead:
-    """``done`` of a Read: what was found, without a hole between one and the next, and the log it is from."""
+    """The result of a Read: runs and damage, without gaps between them, and the log."""
 
     runs: tuple[Run | Damage, ...]
     log: Log
@@ -171,7 +171,7 @@ class RunsRead:
 
 @dataclass(frozen=True, slots=True)
 class ReadKeys:
-    """Keys that begin with ``prefix`` and come after ``after``, in order, PAGE_MAX at most; answered by KeysRead."""
+    """Keys that begin with ``prefix`` and come after ``after``, in order, at most PAGE_MAX; answered by KeysRead."""
 
     prefix: str = ""
     after: str | None = None
@@ -180,7 +180,7 @@ class ReadKeys:
 
 @dataclass(frozen=True, slots=True)
 class KeysRead:
-    """``done`` of a ReadKeys. ``more``: ask again after the last one."""
+    """The result of a ReadKeys. ``more``: ask again after the last one."""
 
     pairs: tuple[tuple[str, bytes | None], ...]  # None: the value is damaged
     more: bool
@@ -197,7 +197,7 @@ class ReadLogs:
 
 @dataclass(frozen=True, slots=True)
 class LogsRead:
-    """``done`` of a ReadLogs. ``more``: ask again after the last one."""
+    """The result of a ReadLogs. ``more``: ask again after the last one."""
 
     logs: tuple[Log, ...]
     more: bool
@@ -212,15 +212,15 @@ Found = RunsRead | KeysRead | LogsRead
 
 @dataclass(frozen=True, slots=True)
 class VaultOpened:
-    """The vault can be used from now on. What is in it has to be read, also where the machine knew it before."""
+    """The vault can be used from now on. Its content has to be read, even if the machine knew it before."""
 
     name: str
-    bytes: int  # that it takes on disk
+    bytes: int  # its size on disk
 
 
 @dataclass(frozen=True, slots=True)
 class VaultFailed:
-    """The vault could not be opened, or was lost: everything asked of it fails until VaultOpened comes."""
+    """The vault could not be opened, or was lost: all requests fail until VaultOpened comes."""
 
     name: str
     reason: Reason
@@ -228,14 +228,14 @@ class VaultFailed:
 
 
 def size_of(change: Change) -> int:
-    """What a change counts against COMMIT_BYTES_MAX."""
+    """The size of a change, as counted against COMMIT_BYTES_MAX."""
     if isinstance(change, Append):
         return len(change.data)
     return len(change.value) if isinstance(change, Put) else 0
 
 
 def fitting(sizes: Sequence[int], bytes_max: int) -> int:
-    """How many of these fit into one answer; one does in any case."""
+    """How many of these fit into one answer; at least one."""
     total = 0
     for count, size in enumerate(sizes):
         total += size
@@ -245,7 +245,7 @@ def fitting(sizes: Sequence[int], bytes_max: int) -> int:
 
 
 def check_changes(changes: Sequence[Change]) -> None:
-    """A machine keeps the limits of its commits; one that does not is wrong."""
+    """Assert that a commit keeps the limits; if not, the machine has a bug."""
     assert 0 < len(changes) <= CHANGES_MAX, f"a commit of {len(changes)} changes"
     assert sum(map(size_of, changes)) <= COMMIT_BYTES_MAX, "a commit is too large"
     for change in changes:
@@ -263,7 +263,7 @@ def check_changes(changes: Sequence[Change]) -> None:
 
 
 def check_query(query: Query) -> None:
-    """The same of what it reads."""
+    """The same for a query."""
     if isinstance(query, ReadLogs):
         assert 0 < query.count_max <= PAGE_MAX, f"{query.count_max} logs at once"
     else:

@@ -1,14 +1,15 @@
 /* The hot path of a broker, compiled.
 
    In:    bytes of a link's stream, and the broker's own objects, read and written by attribute.
-   Out:   Shortcut: one write for one read. scan: runs of frames with their route. Routes: the cache that both look
-          into. NAMES and LIMITS: the attributes and numbers that are used here, for twins.py to compare.
-   State: Routes alone has any.
-   Not here: anything rare. It is left to Python: by the shortcut with None, by the scan with why it stopped.
-   Long:  one file, so that what is called once per publication can be seen through by the compiler.
+   Out:   Shortcut: one write for one read. scan: runs of frames with their route. Routes: the cache that both use.
+          NAMES and LIMITS: the attributes and numbers that are used here, for twins.py to compare.
+   State: only Routes has any.
+   Not here: anything rare. It is left to Python: the shortcut returns None, the scan returns why it stopped.
+   Long:  one file, so that the compiler can inline what is called once per publication.
 
-   Twins, which mean the same (tests/broker/test_native.py and test_shortcut.py compare them; a change there is a change
-   here): Shortcut: PlainShortcut in shortcut.py. scan, frames_of: wire/scan.py. Routes: PlainRoutes in routes.py.
+   Each has a twin in Python that does the same: Shortcut: PlainShortcut in shortcut.py. scan, frames_of: wire/scan.py.
+   Routes: PlainRoutes in routes.py. A change there is a change here; tests/broker/test_native.py and test_shortcut.py
+   compare them.
 
    What is read (r) and written (w) of Python objects:
      Link        id r, state r, need r, neighbour r, seen r, routes r, touched r, pressed r, backlog r, dropped r,
@@ -20,11 +21,11 @@
      Way         is_here r, inside r, sinks r, groups r, lost r
      Seen        origin r, next rw, accepted rw; admit is called      Origins     _known r, _idle rw
      Parcels     _ways r, forwarded rw, arrived rw                    View  settled r          Outbox  writes r
-   twins.py has the same list and compares it with NAMES, with the classes and with LIMITS when the module is loaded: a
-   slot that is renamed there, or a limit that is changed, fails at import.
+   twins.py has the same list and compares it with NAMES, with the classes and with LIMITS when the module is loaded: if
+   a slot is renamed there, or a limit changed, the import fails.
 
-   Who owns what: a Shortcut holds references to its seven parts, Routes to its topics and routes, a Scan to the routes
-   that it has met. All other objects are borrowed (see borrow). */
+   References: a Shortcut holds its seven parts, Routes its topics and routes, a Scan the routes that it has met. All
+   other objects are borrowed (see borrow). */
 
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x030B0000
@@ -42,7 +43,7 @@ enum { HEAD = 28, BODY = 24, HEADERS_MAX = 1 << 16, PAYLOAD_MAX = 1 << 20 };
 enum { EVENT = 1, PARCEL = 2, DELIVERY = 3, READY = 2 };
 enum { CONFIRM_EACH = 1 << 12, CONFIRM_BYTES = 1 << 18, UNCONFIRMED_BYTES_MAX = 1 << 20 };
 
-/* Names of attributes, made once. */
+/* Attribute names, created once. */
 #define NAMES(X)                                                                                                     \
     X(_dropped) X(_fixed) X(_hops) X(_idle) X(_known) X(_length) X(_rest) X(_ways) X(accepted) X(admit) X(append)    \
     X(arrived) X(backlog) X(bytes_in) X(bytes_max) X(deliveries) X(dropped) X(forwarded) X(groups) X(guard)          \
@@ -62,12 +63,13 @@ static int make_names(void) {
 static uint32_t read32(const char *at) { uint32_t v; memcpy(&v, at, 4); return v; }
 static uint64_t read64(const char *at) { uint64_t v; memcpy(&v, at, 8); return v; }
 
-/* Attributes are borrowed: the reference is given back at once, and the object that has the attribute keeps the value
-   alive. That holds as long as three things do. The attribute is a slot or a constant of the class, so that its value
-   is not made for us: twins.py checks it. Nobody writes the attribute before we are done with its value: only this file
-   runs, and it writes numbers, each after it was read into a C variable. No Python code runs in between: what is called
-   is deque.append, which runs none, and Seen.admit, which touches its own numbers only and is called last. To hold a
-   reference instead would cost about fifty pairs of increments and a clean-up on every way out, for one publication. */
+/* Attributes are borrowed: the reference is released at once, and the object that has the attribute keeps the value
+   alive. This is safe under three conditions. The attribute is a slot or a class constant, so that its value is not
+   created for us: twins.py checks this. The attribute is not written before we are done with its value: only this file
+   runs, and it writes only numbers, each after it was read into a C variable. No Python code runs in between: the only
+   calls are deque.append, which runs none, and Seen.admit, which changes only its own numbers and is called last.
+   Holding references instead would cost about fifty pairs of increments per publication, and a clean-up on every
+   return. */
 
 static PyObject *borrow(PyObject *of, PyObject *name) {
     PyObject *value = PyObject_GetAttr(of, name);
@@ -106,11 +108,11 @@ static int next_of(PyObject *seen, long long *expected) {
     return PyErr_Occurred() ? -1 : 0;
 }
 
-/* Routes: from a topic to its route, a twin of routes.PlainRoutes. Its lookups take bytes where they lie, and what they
-   will touch can be fetched ahead: with many topics in use, waiting for memory is what a lookup costs.
+/* Routes: from a topic to its route, a twin of routes.PlainRoutes. Its lookups take bytes in place, and the memory that
+   they will touch can be prefetched: with many topics in use, waiting for memory dominates the cost of a lookup.
 
-   Slots are probed in order from where a keyed hash points; each names an entry. The key is this process's own, so that
-   nobody can choose topics that fall together. */
+   Slots are probed linearly from where a keyed hash points; each names an entry. The key is private to this process, so
+   that a client cannot choose topics that collide. */
 
 #if defined(__GNUC__) || defined(__clang__)
 #define FETCH(address) __builtin_prefetch(address)
@@ -121,7 +123,7 @@ static int next_of(PyObject *seen, long long *expected) {
 enum { SLOTS_MIN = 64, NONE = -1 };
 
 typedef struct { uint32_t hash, entry; } Slot;         /* entry + 1; 0: free */
-typedef struct { PyObject *topic, *route; } Entry;     /* NULL: free; its route is then the next free one + 1 */
+typedef struct { PyObject *topic, *route; } Entry;     /* topic NULL: free; its route is then the next free entry + 1 */
 
 typedef struct {
     PyObject_HEAD
@@ -202,7 +204,7 @@ static int make_room(Routes *routes) {
     return 0;
 }
 
-/* Close the gap that a slot leaves: what was pushed beyond it moves up. */
+/* Close the gap that a slot leaves: slots that were displaced past it move back. */
 static void remove_slot(Routes *routes, uint32_t gap) {
     for (uint32_t at = (gap + 1) & routes->mask; routes->slots[at].entry; at = (at + 1) & routes->mask) {
         uint32_t home = routes->slots[at].hash & routes->mask;
@@ -274,7 +276,7 @@ static int routes_has(Routes *routes, PyObject *topic) {
 
 static Py_ssize_t routes_count(Routes *routes) { return routes->count; }
 
-/* Some topics, others with every call until all have been named. */
+/* Some topics: each call continues after the last one, until all have been returned. */
 static PyObject *routes_some(Routes *routes, PyObject *number) {
     long wanted = PyLong_AsLong(number);
     PyObject *topics = PyList_New(0);
@@ -408,7 +410,7 @@ static int is_free(PyObject *sink, PyObject *link, Py_ssize_t size) {
     return state == READY && size <= bytes_max;
 }
 
-/* The write, prefix and frames in one; NULL without an error where the prefix has to be worked out anew. */
+/* The write: prefix and frames in one object; NULL without an error if the prefix has to be computed again. */
 static PyObject *for_client(PyObject *sink, PyObject *link, const char *frames, Py_ssize_t size) {
     long long dropped, known, length;
     if (read_int(link, n_dropped, &dropped) < 0 || read_int(sink, n__dropped, &known) < 0) return NULL;
@@ -461,7 +463,7 @@ static PyObject *for_neighbour(PyObject *sink, PyObject *neighbour, PyObject *da
     return written;
 }
 
-/* One write for these frames; ``data`` is the object that holds them and nothing else, or NULL. */
+/* One write for these frames; ``data`` is the object that holds exactly these frames, or NULL. */
 static PyObject *write_to(PyObject *sink, PyObject *data, const char *frames, Py_ssize_t size, PyObject **link) {
     *link = borrow(sink, n_link);
     PyObject *neighbour = borrow(sink, n_neighbour);
@@ -495,7 +497,7 @@ static PyObject *of_client(Shortcut *self, PyObject *from, PyObject *data, const
     return written;
 }
 
-/* The record of an origin that was here before, as seen.Origins.visit keeps it. */
+/* The record of a known origin, kept as seen.Origins.visit does. */
 static PyObject *visit(Shortcut *self, uint64_t origin, PyObject *now) {
     PyObject *known = borrow(self->origins, n__known), *idle = known == NULL ? NULL : borrow(self->origins, n__idle);
     PyObject *key = idle == NULL ? NULL : PyLong_FromUnsignedLongLong(origin);
@@ -661,7 +663,7 @@ static PyType_Slot shortcut_slots[] = {
 static PyType_Spec shortcut_spec = {
     "heliograph.broker._native.Shortcut", sizeof(Shortcut), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, shortcut_slots};
 
-/* scan: runs of plain EVENTs. A few frames ahead, topics are looked at so that their routes are fetched in time. */
+/* scan: runs of plain EVENTs. The topics of the next frames are looked up ahead, to prefetch their routes. */
 
 enum { MORE, OTHER, MISS };
 enum { FRAME_TOO_SHORT = 100, FRAME_OVER_LIMIT, TOPIC_OVER_FRAME, HEADERS_OVER_FRAME, ORIGIN_FOREIGN = 110 };
@@ -676,8 +678,8 @@ typedef struct {
     Py_ssize_t size;
     Routes *routes;
     PyObject *met[ROUTES_MAX];          /* the routes met in this read, held */
-    PyObject *links[ROUTES_MAX];        /* of those that have one sink */
-    uint32_t met_count, run_count, run_room, first, last; /* the latter two: frames looked at ahead */
+    PyObject *links[ROUTES_MAX];        /* the links of routes that have one sink */
+    uint32_t met_count, run_count, run_room, first, last; /* first, last: frames looked up ahead */
     Py_ssize_t ahead_pos;
     Ahead ahead[AHEAD];
     int is_simple; /* every route met has one sink, and no two of them share a link */
@@ -737,7 +739,7 @@ static int give(Scan *scan, PyObject *spans) {
     return failed;
 }
 
-/* The number that a route has in this scan; met for the first time, it gets one. */
+/* The number of a route in this scan; a new route gets the next one. */
 static int number(Scan *scan, PyObject *route, PyObject *spans) {
     for (uint32_t i = 0; i < scan->met_count; i++)
         if (scan->met[i] == route) return (int)i;
@@ -754,7 +756,7 @@ static int number(Scan *scan, PyObject *route, PyObject *spans) {
     return (int)at;
 }
 
-/* Look at the topics of the next frames, and fetch what finding their routes will touch. */
+/* Look at the topics of the next frames, and prefetch the memory that finding their routes will touch. */
 static void look_ahead(Scan *scan) {
     Routes *routes = scan->routes;
     while (scan->last - scan->first < FETCH_SLOT && scan->ahead_pos + HEAD <= scan->size) {
@@ -778,7 +780,7 @@ static void look_ahead(Scan *scan) {
     }
 }
 
-/* The number of the route of the topic there; ROUTES_MAX where it has none. */
+/* The number of the route of the topic there; ROUTES_MAX if it has none. */
 static int find_route(Scan *scan, uint32_t at, uint32_t length, PyObject *spans) {
     look_ahead(scan);
     int is_known = scan->first != scan->last && scan->ahead[scan->first % AHEAD].at == at;
@@ -786,7 +788,7 @@ static int find_route(Scan *scan, uint32_t at, uint32_t length, PyObject *spans)
     PyObject *route = find_route_of(scan->routes, scan->data + at, length, hashed);
     if (route != NULL) return number(scan, route, spans);
     PyObject *name = PyBytes_FromStringAndSize(scan->data + at, length);
-    route = name == NULL ? NULL : routes_find(scan->routes, name); /* works it out */
+    route = name == NULL ? NULL : routes_find(scan->routes, name); /* resolves it */
     Py_XDECREF(name);
     if (route == NULL) return FAILED;
     int found = route == Py_None ? ROUTES_MAX : number(scan, route, spans);
@@ -869,7 +871,7 @@ static PyObject *scan(PyObject *module, PyObject *const *args, Py_ssize_t count)
             Py_XDECREF(asked), Py_XDECREF(is_new);
             if (is_new == NULL || next_of(seen, &expected) < 0) { failed = 1; break; }
             base = expected;
-            if (is_new != Py_True) { pos = end; continue; } /* the next run begins behind it: their ends do not meet */
+            if (is_new != Py_True) { pos = end; continue; } /* the next run begins after it and is not adjacent */
         }
         if (add_run(&scan, route, (uint32_t)pos, (uint32_t)end) < 0) { failed = 1; break; }
         pos = end;
@@ -879,7 +881,7 @@ static PyObject *scan(PyObject *module, PyObject *const *args, Py_ssize_t count)
     return failed ? NULL : Py_BuildValue("(ni)", pos, why);
 }
 
-/* Where each frame of a chunk ends; what is no frame counts as one. */
+/* Where each frame of a chunk ends; a rest that is not a frame counts as one. */
 static PyObject *frames_of(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     if (count != 2) return PyErr_Format(PyExc_TypeError, "frames_of(chunk, start)");
     char *data;
@@ -906,7 +908,7 @@ static PyMethodDef functions[] = {
     {NULL, NULL, 0, NULL},
 };
 
-/* A key of this process's own, drawn from the one that Python's hashes have. */
+/* A key private to this process, derived from that of Python's hashes. */
 static int make_secrets(void) {
     for (int i = 0; i < 2; i++) {
         PyObject *text = PyUnicode_FromFormat("heliograph %d", i);

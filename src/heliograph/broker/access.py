@@ -5,12 +5,12 @@ Out:   Profile.may and Profile.may_filter.
 State: profiles, one per distinct set of rules that apply to a peer.
 Not here: proving an identity (credentials.py), caching per topic (routes.py).
 
-Rules are tried in the order they are written; the first that fits decides. Where no rule fits the default counts,
-except that system topics are for brokers and admins, and the service "admin" is for admins. Proven entities may publish
-to topic directories and to each other's Entity/<entity>, and each may subscribe to its own; directories may subscribe
-to what is published to them. A store may subscribe to everything, and no other peer may advertise one. Created topics
-(Topics/<uuid>/…) depend on grants, which belong to a link (rights.py). A wildcard at the first level of a rule does not
-match system topics, as everywhere.
+Rules are tried in the order in which they are written; the first that fits decides. If no rule fits, the default
+applies, except that system topics are reserved for brokers and admins, and the service "admin" for admins. Proven
+entities may publish to topic directories and to each other's Entity/<entity>, and each may subscribe to its own;
+directories may subscribe to what is published to them. A store may subscribe to everything, and only a store may
+advertise itself. Created topics (Topics/<uuid>/…) depend on grants, which belong to a link (rights.py). As everywhere,
+a wildcard at the first level of a rule does not match system topics.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from heliograph.model.topics import CREATED_ROOT, ENTITY_ROOT, INBOX_ROOT, cover
 
 GUARDED_SERVICES = (b"admin",)
 STORES_ROOT = b"Services/Stores/"
-ADVERTISEMENT = b"Services/Stores/Advertisement"  # by stores alone
+ADVERTISEMENT = b"Services/Stores/Advertisement"  # only stores may publish it
 WILD = (b"+", b"#")
 PRIVILEGED = (Role.BROKER, Role.ADMIN, Role.DIRECTORY, Role.STORE)
-DISCOVERY_TOPICS = b"Services/Discovery/"  # of topic directories: any proven entity may publish below it
+DISCOVERY_TOPICS = b"Services/Discovery/"  # topic directories: any proven entity may publish below it
 OWNERS_TOPIC = b"Services/Discovery/Topics/Owners"  # owners of topics answer there when no directory does
 DIRECTORY_TOPICS = (DISCOVERY_TOPICS, b"Services/BrokerDiscoveryNodes/")
 
@@ -68,7 +68,7 @@ class Profile:
         return self._otherwise(verb, topic)
 
     def asks_grant(self, verb: str, topic: bytes) -> bool:
-        """True if the link needs a right of its own for this: on a created topic, which no rule is about."""
+        """True if the link needs its own right for this: the topic is a created one, and no rule mentions it."""
         if topic.split(b"/", 1)[0] != CREATED_ROOT or Role.BROKER in self.privileges:
             return False
         table = self._tables.get(verb)
@@ -80,7 +80,7 @@ class Profile:
         wild = first in WILD
         for rule in self._rules:
             if rule.verb != "subscribe" or not (wild or rule.first == first or rule.first in WILD):
-                continue  # most rules speak of other topics: their first level tells
+                continue  # most rules are about other topics, which the first level shows
             if rule.allow and overlaps(rule.pattern, pattern):
                 return True
             if not rule.allow and covers(rule.pattern, pattern):
@@ -94,7 +94,7 @@ class Profile:
             return topic not in GUARDED_SERVICES or Role.ADMIN in self.privileges
         is_store = Role.STORE in self.privileges
         if is_store and verb == "subscribe":
-            return True  # it keeps what others may hear; who reads from it is asked again
+            return True  # stores keep everything; the rights of their readers are checked on delivery
         if topic == ADVERTISEMENT and verb == "publish":
             return is_store
         if is_system(topic):
@@ -102,13 +102,13 @@ class Profile:
                 return True
             return Role.BROKER in self.privileges or Role.ADMIN in self.privileges or self._may_discover(verb, topic)
         if topic.startswith(INBOX_ROOT + b"/"):
-            return True  # a peer that may ask may be answered, in its own inbox; rules can still deny it
+            return True  # a peer that may ask may receive the answers in its own inbox; rules can still deny it
         if topic.split(b"/", 1)[0] == CREATED_ROOT:
             return True  # if the link has a right: asks_grant
         return self._default or Role.ADMIN in self.privileges
 
     def _may_discover(self, verb: str, topic: bytes) -> bool:
-        """Entities speak to directories, and directories to entities. What an entity hears, may_filter checks."""
+        """Entities and directories may publish to each other. What an entity may receive is checked by may_filter."""
         if topic.startswith(ENTITY_ROOT + b"/"):
             return self._is_proven
         if Role.DIRECTORY in self.privileges and topic.startswith(DIRECTORY_TOPICS):

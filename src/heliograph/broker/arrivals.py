@@ -5,8 +5,8 @@ Out:   runs for our clients' links and, at the first broker of a cluster, for it
 State: none of its own; the sessions keep which publications were seen.
 Not here: parcels to be passed on (routing/parcels.py), publications of our own clients (publications.py).
 
-The broker where a publication entered has checked it. A frame that is malformed all the same is discarded and counted,
-and the neighbour that relayed it keeps its link.
+The broker where a publication entered has already checked it. If a frame is malformed nevertheless, it is discarded and
+counted, and the neighbour that relayed it keeps its link.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from heliograph.wire.limits import HEAD_BYTES, PAYLOAD_BYTES_MAX
 from heliograph.wire.scan import MISS, OTHER, is_over_limit
 
 JOINED_MAX = 1_024  # remembered per way
-MATCHED_FLAGS = int(Flag.EXPIRES | Flag.REQUEST)  # of publications that go where their topic is wanted
+MATCHED_FLAGS = int(Flag.EXPIRES | Flag.REQUEST)  # flags of publications that are routed by their topic
 
 
 class Arrivals:
@@ -95,11 +95,11 @@ class Arrivals:
                 pos = self._meet_other(link, table, frames, pos, seen, way.trace, now)
             elif why != Reason.ORIGIN_FOREIGN:
                 break
-        if pos != len(frames):  # its entry broker should have seen this: discard, count, and do not blame the relay
+        if pos != len(frames):  # the entry broker should have refused it: discard, count, and do not blame the relay
             self._links.count(Reason.BODY_MALFORMED)
 
     def _arrive_and_pass(self, link: Port, frames: bytes, way: Way, now: Instant) -> None:
-        """The same where the frames also go on to other parts: a neighbour gets each of them once, for all reasons."""
+        """The same for frames that also go on to other parts: each neighbour gets each frame once."""
         passed = tuple(way.sinks)
         run_sinks: tuple[Sink, ...] = passed
         start = run_start = 0
@@ -151,7 +151,7 @@ class Arrivals:
         return (*found, *left)
 
     def _meet_alone(self, link: Port, raw: bytes, way: Way, now: Instant) -> None:
-        """What is no publication to be matched: only its own room knows what it is. It is passed on in any case."""
+        """Handle a frame that is not matched like a publication. It is passed on in any case."""
         if len(raw) < HEAD_BYTES:
             self._links.count(Reason.BODY_MALFORMED)
             return
@@ -167,7 +167,7 @@ class Arrivals:
         trace: tuple[int, ...],
         now: Instant,
     ) -> None:
-        """Frames of which one member of each of these groups is to get each. If its members are gone, others may."""
+        """Deliver each frame to one member of each of these groups; if no member is left here, to one elsewhere."""
         pos = 0
         while pos < len(frames):
             frame = _frame_at(frames, pos)
@@ -186,7 +186,7 @@ class Arrivals:
                     self._publications.share_out(link, share, frame.raw, TTL - len(trace), trace[:-1], now)
 
     def _is_sound(self, frame: Frame) -> bool:
-        """False if its entry broker should have refused it."""
+        """False if the entry broker should have refused this frame."""
         if topic_fault(frame.topic) is not None:
             self._links.count(Reason.TOPIC_INVALID)
             return False
@@ -211,7 +211,7 @@ class Arrivals:
         trace: tuple[int, ...],
         now: Instant,
     ) -> int:
-        """A TRACE, MARK, STORED, or EVENT with flags, which its entry broker has checked; all else ends the reading."""
+        """A TRACE, MARK, STORED, or EVENT with flags, checked by its entry broker; any other kind ends the reading."""
         frame = _frame_at(frames, pos)
         if frame is None:
             self._links.count(Reason.BODY_MALFORMED)
@@ -244,7 +244,7 @@ class Arrivals:
 
 
 def _is_event(raw: bytes) -> bool:
-    """True if this is an EVENT that goes where its topic is wanted, and well-formed."""
+    """True if this is a well-formed EVENT that is routed by its topic."""
     if len(raw) < HEAD_BYTES:
         return False
     length, kind, flags, topic_length, _, _, header_length = HEAD.unpack_from(raw)

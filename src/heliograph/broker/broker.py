@@ -7,10 +7,10 @@ Not here: the parts: reading (bytes to frames), sessions (handshake, keep-alive)
           (writing, pressure), publications (off the fast path), timing (network time), routing/ (other brokers),
           arrivals (from other brokers), requests (services), orders (reports), access, credentials.
 
-What a part needs is an argument of its constructor. Where calls go round (a link that ends is a neighbour that is lost,
-which changes routes, which are kept with subscriptions) the part that is built first gets a method of the broker, which
-passes the call on: ``_link_ends``, ``_forget``, ``_forget_all``, ``_stand_back``, ``_settled``, ``_crowd``,
-``_others``.
+What a part needs is an argument of its constructor. Some calls form a cycle: a link that ends may be a lost neighbour,
+which changes routes, which are kept with the subscriptions. There, the part that is built first gets a method of the
+broker that passes the call on: ``_link_ends``, ``_forget``, ``_forget_all``, ``_stand_back``, ``_settled``,
+``_crowd``, ``_others``.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ from heliograph.notes import LinkAttached, LinkDetached, PeerRefused, SettingsRe
 from heliograph.wire.frames import Frame, Kind
 
 OTHERS_MAX = 4  # addresses given to clients that have to leave
-OTHERS_KNOWN_MAX = 16  # among which clients of an overloaded broker are spread
+OTHERS_KNOWN_MAX = 16  # addresses over which an overloaded broker spreads its clients
 
 
 class Broker:
@@ -182,7 +182,7 @@ class Broker:
         self.shortcut = self._shortcut.take
 
     def _client_handlers(self, publications: Publications, stored: StoredFrames) -> dict[int, Handler]:
-        """By kind, the part that takes a frame of a client, a service or a peer that has not proven itself."""
+        """The part that handles each kind of frame from a client, a service or an unproven peer."""
         sessions, subscriptions, peering = self._sessions, self._subscriptions, self._peering
         return {
             Kind.EVENT: publications.receive_flagged,
@@ -200,7 +200,7 @@ class Broker:
         }
 
     def _broker_handlers(self, hops: ServiceHops) -> dict[int, Handler]:
-        """By kind, the part that takes a frame of a neighbour."""
+        """The part that handles each kind of frame from a neighbour."""
         return {
             **self._routing.handlers,
             Kind.PING: self._sessions.ping,
@@ -256,7 +256,7 @@ class Broker:
         except ProtocolError as error:
             self._reading.refuse(from_link, error)
 
-    # -- calls that go round --------------------------------------------------------------------------------------
+    # -- calls that form a cycle ----------------------------------------------------------------------------------
 
     def _link_ends(self, link: Port) -> None:
         """We end a neighbour's link."""
@@ -267,7 +267,7 @@ class Broker:
         self._subscriptions.forget(pattern)
 
     def _forget_all(self) -> None:
-        """The paths changed: routes that were computed before lead elsewhere, also those of reads that wait."""
+        """The paths changed: routes computed earlier are outdated, including those of unfinished reads."""
         self._subscriptions.forget_all()
         self._parcels.forget_ways()
         self._reading.forget_ways()
@@ -277,26 +277,26 @@ class Broker:
         self._peering.stand_back(cluster)
 
     def _crowd(self) -> int:
-        """Sessions, in per mille of those that there may be."""
+        """The number of sessions, in per mille of the limit."""
         return self._sessions.crowd_permille
 
     def _others(self) -> list[str]:
-        """Where clients of an overloaded broker could go, if they may."""
+        """Addresses to which an overloaded broker may send its clients."""
         return [] if self._sessions.draining else self._routing.addresses(OTHERS_KNOWN_MAX)
 
     def _others_near(self) -> list[str]:
-        """Where clients of a broker that stops could go."""
+        """Addresses to which a stopping broker may send its clients."""
         return self._routing.addresses(OTHERS_MAX)
 
     def _time_us(self) -> int:
-        """Network time, or the time since the start before the wall clock was told."""
+        """Network time; before the wall clock is known, the time since the start."""
         return (self._now + (self._timing.ahead_ns or 0)) // NS_PER_US
 
     def _time(self) -> dict[str, Any]:
         return self._timing.report(self._now)
 
     def _neighbour_up(self, neighbour: Neighbour, now: Instant) -> None:
-        """Services hear of a neighbour before they hear from it."""
+        """Services are told of a neighbour before they receive frames from it."""
         self._routing.neighbour_up(neighbour, now)
         self._ways.look()
 
@@ -312,23 +312,23 @@ class Broker:
     # -- the rest of the contract ---------------------------------------------------------------------------------
 
     def receive_datagram(self, socket: SocketName, source: Address, data: bytes, now: Instant) -> None:
-        """From an NTP server; other sockets belong to services."""
+        """A datagram from an NTP server; other sockets belong to services."""
         self._now = now
         self._timing.receive_datagram(data, now)
 
     def done(self, ticket: Ticket, result: Any, now: Instant) -> None:
-        """A token's check, or the loading of settings, ended."""
+        """A token check, or loading the settings, succeeded."""
         self._now = now
         if not self._orders.done(ticket, result):
             self._prove(ticket, result is True, now)
 
     def failed(self, ticket: Ticket, reason: Reason, now: Instant) -> None:
-        """It did not end well."""
+        """A token check, loading the settings, or a dial failed."""
         if not self._orders.failed(ticket, reason) and not self._peering.failed(ticket, reason, now):
             self._prove(ticket, None, now)
 
     def _prove(self, ticket: Ticket, right: bool | None, now: Instant) -> None:
-        """A peer that was welcomed by that may have sent more meanwhile."""
+        """A token check ended. If the peer is welcomed, read what it has sent in the meantime."""
         welcomed = self._sessions.proven(ticket, right, now)
         if welcomed is not None:
             self._reading.resume(welcomed, now)
@@ -360,12 +360,12 @@ class Broker:
         elif isinstance(command, SocketOpened):
             self._timing.opened(command, now)
         elif isinstance(command, SocketFailed):
-            pass  # noted by the driver; the network's time will do
+            pass  # the driver has noted it; network time then comes from other brokers
         else:
             raise UsageError(f"a broker does not know the command {command!r}")
 
     def clock(self, wall_ns: int, now: Instant) -> None:
-        """The wall clock's time. The first time also counts as the broker's start."""
+        """The wall clock's time. The first one also counts as the broker's start."""
         self._now = now
         if self._timing.ahead_ns is None:
             self._peering.start(now)
@@ -377,7 +377,7 @@ class Broker:
         self._timers.run(now)
 
     def take(self) -> Effects:
-        """What is wanted since the last take."""
+        """The effects since the last take."""
         view = self._routing.view
         if view.settled != view.map.version:
             self._routing.settle_soon(self._now)
@@ -392,7 +392,7 @@ class Broker:
         return self._orders.report(question)
 
     def _reload(self, config: BrokerConfig) -> list[str]:
-        """Put settings in force. Returns those that changed and need a restart."""
+        """Put settings in force. Returns those that changed but need a restart."""
         self._config = config
         self._orders.reload(config)
         self._links.reload(config.limits)

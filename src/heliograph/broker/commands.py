@@ -15,19 +15,19 @@ from heliograph.broker.config import BrokerConfig, LinkConfig
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Say goodbye to every peer and end now; what is written is still flushed."""
+    """Say goodbye to every peer and end now; output that was already written is still flushed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """Take no new links, ask clients to leave, end when they have or when the grace is over."""
+    """Accept no new links, ask clients to leave, and end when they have left or the grace period is over."""
 
     grace_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """Clients can dial this broker here, first choice first; other brokers' clients are told so."""
+    """The addresses at which clients can dial this broker, preferred first; clients of other brokers are told them."""
 
     addresses: tuple[str, ...]
 
@@ -41,7 +41,7 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Busy:
-    """How much of its one core the broker used since it was last told."""
+    """How much of its one core the broker has used since the last such command."""
 
     cpu_permille: int
 

@@ -31,7 +31,7 @@ from heliograph.model.topics import filter_fault
 from heliograph.trust.tokens import TokenRecord as TokenRecord
 from heliograph.wire.limits import PAYLOAD_BYTES_MAX
 
-PROTOCOL = "heliograph"  # of a broker's own listeners
+PROTOCOL = "heliograph"  # the protocol of a broker's own listeners
 HOST_LETTERS = frozenset(ascii_letters + digits + ".-:")
 EVERYWHERE = ("0.0.0.0", "::", "")  # noqa: S104 what listening on all addresses is called
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -113,7 +113,7 @@ class ListenerConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitsConfig:
-    """How much a broker takes on before it says no."""
+    """How much a broker accepts before it refuses more."""
 
     links_max: int = setting(16_384, "how many links at once", least=1)
     links_unproven_max: int = setting(
@@ -257,7 +257,7 @@ class LoadConfig:
     links_permille_low: int = setting(
         800, "the same, for ending it", allowed="above 0 and below load.links_permille_high"
     )
-    overloaded_s: int = setting(  # a burst is no overload
+    overloaded_s: int = setting(  # a short burst is not an overload
         10, "how long the broker must be overloaded before it asks anyone", least=1, most=86_400
     )
     rest_s: int = setting(
@@ -322,7 +322,7 @@ def _address(server: str) -> tuple[str, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
-    """All that one broker needs to know."""
+    """All settings of one broker."""
 
     name: str = setting(
         "broker", "the broker's name in logs, reports and its welcome", allowed=PLAIN_NAME, reloads=False
@@ -348,7 +348,7 @@ class BrokerConfig:
         return found + [problem for section in sections for problem in section.problems()]
 
     def restart_needed(self, started: BrokerConfig) -> list[str]:
-        """The settings that differ from those with which the broker was started, and cannot change while it runs."""
+        """The settings that differ from those at the start and cannot change while the broker runs."""
         found = restart_needed(self, started, "broker")
         if self.listeners != started.listeners:
             found.append("listener")
@@ -356,6 +356,6 @@ class BrokerConfig:
         return found + restart_needed(self.time, started.time, "time")
 
     def listener_path(self, number: int) -> str:
-        """How a listener is called in problems: by its name where it has a good one, else by its number."""
+        """How problems refer to a listener: by its name if it has a valid one, else by its number."""
         name = self.listeners[number].name
         return f"listener.{name}" if entity_is_valid(name) else f"listener[{number}]"

@@ -7,7 +7,7 @@ Not here: the tables of subscriptions and interests (subscriptions.py, routing/i
           (matching/contents.py).
 
 An event's headers are decoded here and nowhere else in a broker, and only for such topics. Publications that meet the
-same conditions have the same route, so making sinks is paid once for each combination.
+same conditions have the same route, so sinks are made only once for each combination.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from heliograph.wire.frames import HEAD
 from heliograph.wire.limits import HEAD_BYTES
 
 ROUTES_MAX = 1_024  # remembered combinations per topic
-RESIDUES_PER_STEP = 4  # the weight of conditions beyond boxes that takes as long as one step of a read (STEPS_MAX)
+RESIDUES_PER_STEP = 4  # the weight of residues that takes as long as one step of a read (STEPS_MAX)
 
 H = TypeVar("H")  # entries of local subscriptions
 T = TypeVar("T")  # remote interests
@@ -45,7 +45,7 @@ class Content(Generic[H, T, R]):
 
     @property
     def steps(self) -> int:
-        """How much of a read's time one publication takes."""
+        """How many steps of a read one publication takes."""
         residues = sum(field.residues for field in self._here) + sum(field.residues for field in self._there)
         return 1 + residues // RESIDUES_PER_STEP
 

@@ -1,8 +1,8 @@
-"""Credentials: from what a peer shows to its identity.
+"""Credentials: derives a peer's identity from the credential that it shows.
 
 In:    the peer as the transport knows it, its Hello, and the listener's demand.
 Out:   an Identity at once, a job to wait for (a token's hash is slow on purpose), or a Reason to refuse.
-State: tokens in force and a bounded memory of those that were right.
+State: the tokens in force, and a bounded memory of tokens that were found valid.
 Not here: certificates (the transport has verified them before attach), rights (access.py).
 """
 
@@ -20,7 +20,7 @@ from heliograph.wire.bodies import Hello
 
 WRONG = "unknown entity or wrong token"
 NOBODY = TokenRecord("", (), bytes(SALT_BYTES), bytes(DIGEST_BYTES))  # the record of unknown entities
-REMEMBERED_MAX = 4_096  # tokens found right, so that a reconnect storm does not cost a hash each
+REMEMBERED_MAX = 4_096  # tokens found valid, so that a reconnect storm does not cost a hash per client
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Credentials:
             raise ProtocolError(Reason.CREDENTIAL_MISSING, "this listener asks for a certificate, not a token")
         if not self._tokens:
             raise ProtocolError(Reason.CREDENTIAL_WRONG, WRONG)
-        # An unknown entity costs a hash too: how long the answer takes must not tell which names there are.
+        # An unknown entity costs a hash too: the response time must not reveal which names exist.
         record = self._tokens.get(hello.entity, NOBODY)
         identity = None if record is NOBODY else Identity(record.entity, record.roles, "token")
         memory = sha256(record.salt + record.digest + hello.token.encode()).digest()
@@ -85,7 +85,7 @@ class Credentials:
         return Claim(CheckToken(hello.token, record.salt, record.digest), identity, memory)
 
     def remember(self, claim: Claim) -> None:
-        """The claim was right: the same token need not be hashed again soon."""
+        """The token was valid: for a while it need not be hashed again."""
         if len(self._remembered) >= REMEMBERED_MAX:
             self._remembered.clear()
         self._remembered[claim.memory] = None

@@ -1,4 +1,4 @@
-"""Links: what a broker knows of each peer, and how runs reach it, also when it is slow.
+"""Links: what a broker knows of each peer, and how runs are written to it, even if it is slow.
 
 In:    sinks with chunks of whole frames; control frames; press and release by the driver.
 Out:   writes, holds, hangups in the outbox.
@@ -6,9 +6,9 @@ State: per link the gathered output, the queue behind a pressed driver, the publ
 Not here: reading (reading.py), handshake and keep-alive (sessions.py), choosing sinks (subscriptions.py).
 
 While the driver keeps up, a run goes into ``link.out`` at once, and one DELIVERY prefix is put before all runs of
-consecutive equal sinks when the broker is emptied. When the driver is pressed, runs wait in the link's backlog, bounded
-in bytes and frames. Each run's own sink says what happens beyond that: droppable runs lose their oldest frames, held
-publishers wait, and where nothing may be dropped the consumer loses its link.
+consecutive equal sinks when the effects are taken. When the driver is pressed, runs wait in the link's backlog, which
+is bounded in bytes and frames. Beyond that, the sink of each run decides: droppable runs lose their oldest frames,
+publishers are held, or, if nothing may be dropped, the consumer loses its link.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from heliograph.notes import PublicationsDropped, PublisherHeld
 from heliograph.wire.bodies import goodbye
 from heliograph.wire.frames import Kind, control
 
-HANDOVER_BYTES = 1 << 20  # given to the driver at once when it has room again; it says stop soon enough
-SMALL_BYTES = 1 << 16  # what every sink takes at once
+HANDOVER_BYTES = 1 << 20  # given to the driver at once when it has room again; it presses again if that is too much
+SMALL_BYTES = 1 << 16  # a chunk of this size never has to be split
 
-UNTIL_PROVEN = 1 << 62  # bytes to gather while a token is checked: more than the budget lets anyone send
+UNTIL_PROVEN = 1 << 62  # bytes to gather while a token is checked: more than any peer may send
 
 NO_ROUTES = Routes()
 
 
 class Link(Port):
-    """One peer's end, as the broker sees it: a port, what is read from it, and the session of a client on it.
+    """A link as the broker sees it: a port, what is read from it, and the client session on it.
 
     _native.c reads: need, bytes_in, seen, routes; and what it reads of a Port (routing/ports.py).
     """
@@ -66,12 +66,12 @@ class Link(Port):
 
     def __init__(self, link: LinkId, peer: Peer, now: Instant) -> None:
         super().__init__(link, peer, now)
-        self.source = ""  # for which it counts (shares.py); empty where we dialled, and on a pipe
+        self.source = ""  # the source it counts for (shares.py); empty if we dialled, and on a pipe
         self.service = ""  # the service at the other end, for a pipe
         # reading
-        self.parts: list[bytes] = []  # of a frame that has not arrived in full
+        self.parts: list[bytes] = []  # pieces of a frame that has not arrived in full
         self.parts_bytes = 0
-        self.need = 0  # bytes until the next frame is whole
+        self.need = 0  # bytes needed to complete the next frame
         self.bytes_in = 0
         self.came_at = now
         # the session
@@ -84,11 +84,11 @@ class Link(Port):
         self.sinks: dict[tuple[int, ...], Sink] = {}
         self.publishes: dict[bytes, None] = {}  # roots of created topics on which it may publish (rights.py)
         self.timed = False  # the client wants to know the time
-        self.rests_until: Instant = 0  # before that it is not asked to move
+        self.rests_until: Instant = 0  # it is not asked to move before this
         self.keep_alive_ns = 0
 
     def let_publish(self, root: bytes, may: bool) -> None:
-        """It may publish below the root of a created topic, or no longer."""
+        """Allow or forbid publishing below the root of a created topic."""
         if may:
             self.publishes[root] = None
         else:
@@ -97,16 +97,16 @@ class Link(Port):
     # -- reading (reading.py)
 
     def hear(self, size: int, now: Instant) -> None:
-        """This many bytes came."""
+        """This many bytes were received."""
         self.heard_at = now
         self.bytes_in += size
 
     def wait_for(self, size: int) -> None:
-        """Read on when this many bytes are there from the next frame on."""
+        """Continue reading once this many bytes of the next frame are there."""
         self.need = size
 
     def gather(self, data: bytes) -> bool:
-        """Keep bytes of a frame that comes in pieces; True if there are enough."""
+        """Keep a piece of a frame; True if enough bytes are there."""
         self.parts.append(data)
         self.parts_bytes += len(data)
         return self.parts_bytes >= self.need
@@ -117,7 +117,7 @@ class Link(Port):
         self.parts_bytes = len(data)
 
     def take_parts(self) -> bytes:
-        """What was kept, to be read now."""
+        """Take the bytes that were kept, to read them now."""
         data = b"".join(self.parts)
         self.parts = []
         self.parts_bytes = self.need = 0
@@ -126,7 +126,7 @@ class Link(Port):
     # -- the session (sessions.py, shedding.py)
 
     def count_for(self, source: str) -> None:
-        """For which source it counts as a stranger; empty: for none."""
+        """The source for which this link counts as unproven; empty for none."""
         self.source = source
 
     def serve(self, identity: Identity) -> None:
@@ -136,7 +136,7 @@ class Link(Port):
         self.identity = identity
 
     def prove(self) -> None:
-        """A job checks its token: what it says meanwhile waits."""
+        """A job checks the peer's token: its frames wait until that is done."""
         self.state = PROVING
         self.need = UNTIL_PROVEN
 
@@ -163,16 +163,16 @@ class Link(Port):
         self.keep_alive_ns = keep_alive_ns
 
     def use(self, table: RouteTable) -> None:
-        """The access profile that counts for this link."""
+        """Use the route table of the access profile that applies to this link."""
         self.table = table
         self.routes = table.routes
 
     def excuse(self, now: Instant) -> None:
-        """We did not read it: its silence is our doing."""
+        """We did not read from this link, so its silence does not count."""
         self.heard_at = now
 
     def rest(self, until: Instant) -> None:
-        """It is not asked to move before that."""
+        """Do not ask it to move before this."""
         self.rests_until = until
 
 
@@ -184,7 +184,7 @@ class Links:
         self.by_id: dict[LinkId, Link] = {}
         self._outbox = outbox
         self._timers = timers
-        self.touched: list[Port] = []  # those with something gathered in ``out``
+        self.touched: list[Port] = []  # links with output gathered in ``out``
         self.refused: dict[str, int] = {}  # reason word -> how often it was given, for reports
         self.frames_dropped = 0
         self.bytes_dropped = 0
@@ -220,7 +220,7 @@ class Links:
         link.sink = sink
 
     def fan_out(self, publisher: Port, sinks: Sequence[Sink], chunk: bytes, now: Instant) -> None:
-        """Send whole frames to many sinks; to that of the publisher's own link, what it wants of them."""
+        """Send whole frames to many sinks; the publisher's own link gets those that it wants of its own."""
         touched = self.touched
         for sink in sinks:
             link = sink.link
@@ -232,7 +232,7 @@ class Links:
                 link.out.append(chunk)
             elif link.touched or link.pressed or link.backlog or link.state != READY:
                 self.deliver(publisher, sink, chunk, now)
-            else:  # mostly: nothing else was gathered for it, and nothing waits
+            else:  # the usual case: nothing else was gathered for it, and nothing waits
                 link.touched = True
                 touched.append(link)
                 link.out = [b"", chunk]
@@ -240,7 +240,7 @@ class Links:
                 link.sink = sink
 
     def ready(self, sink: Sink) -> Callable[[bytes], None] | None:
-        """Open a delivery to a sink, and say how to add chunks to it until anything else is sent to its link.
+        """Open a delivery to a sink. Returns the function that adds chunks, valid until something else is sent there.
 
         None if the link is slow or gone. A delivery that is opened must get a chunk.
         """
@@ -271,7 +271,7 @@ class Links:
             link.touched = False
             out, sink = link.out, link.sink
             if sink is not None:
-                if len(out) == 2 and (size := len(chunk := out[1])) <= SMALL_BYTES:  # mostly: one chunk
+                if len(out) == 2 and (size := len(chunk := out[1])) <= SMALL_BYTES:  # the usual case: one chunk
                     link.sink = None
                     link.deliveries += 1
                     out[0] = sink.prefix(size, [chunk])
@@ -282,19 +282,19 @@ class Links:
         self.touched.clear()
 
     def abandon(self, link: Port) -> list[tuple[Sink, bytes]]:
-        """Take back what waits for a link, so that it can go another way; control frames stay."""
+        """Take back what waits for a link, so that it can be sent another way; control frames stay."""
         if link.sink is not None:
             self._close(link)
         return link.take_back()
 
     def hang_up(self, link: Port, reason: Reason, text: str = "") -> None:
-        """Say goodbye and end the link. What waited for it is given up."""
+        """Say goodbye and end the link. What still waited for it is dropped."""
         if link.state == GONE:
             return
         self.count(reason)
         link.end(describe_end(reason.word, text))
         if link.neighbour is not None:
-            self._ends(link)  # before the driver reports that it is gone: what comes meanwhile must go another way
+            self._ends(link)  # before the driver reports the end: what arrives in the meantime must take another path
         link.clear_backlog()
         if not link.is_pipe:
             if link.sink is not None:
@@ -315,7 +315,7 @@ class Links:
             self.touched.append(link)
 
     def _open(self, link: Port, sink: Sink) -> None:
-        """Begin a delivery: a place for its prefix, then chunks may follow straight into ``out``."""
+        """Begin a delivery: reserve a place for its prefix; chunks are then appended to ``out`` directly."""
         if link.sink is not None:
             self._close(link)
         if not link.touched:
@@ -326,7 +326,7 @@ class Links:
         link.sink = sink
 
     def _close(self, link: Port) -> None:
-        """End a delivery: now its size is known, and the prefix can be written."""
+        """End a delivery: its size is known now, so write the prefix."""
         out, mark, sink = link.out, link.mark, link.sink
         assert sink is not None
         link.sink = None
@@ -343,7 +343,7 @@ class Links:
     def press(self, link: Port, pressed: bool, now: Instant) -> None:
         """The driver's buffer for this link is full, or has room again."""
         if link.sink is not None:
-            self._close(link)  # so that the next run is looked at again
+            self._close(link)  # so that the next run does not join it unchecked
         link.press(pressed, now)
         if not pressed:
             self._hand_over(link, now)
@@ -368,7 +368,7 @@ class Links:
         return link.backlog_bytes >= limits.hold_bytes or 2 * link.backlog_frames >= limits.queue_frames_max
 
     def _keep_bounds(self, link: Port) -> None:
-        """Drop the oldest frames that may be dropped; where none may, the consumer loses its link."""
+        """Drop the oldest droppable frames; if there are none, the consumer loses its link."""
         limits = self.limits
         while link.is_over(limits.queue_bytes_max, limits.queue_frames_max):
             if not link.droppable:
@@ -382,8 +382,8 @@ class Links:
         link.sweep()
 
     def _give_up(self, link: Port) -> None:
-        """End the link of a slow consumer; that of a broker soon: this may be called while all neighbours are being
-        told something."""
+        """End the link of a slow consumer: a client's at once, a broker's at the next wake, because this may be called
+        in a loop over all neighbours."""
         if link.neighbour is None:
             self.hang_up(link, Reason.SLOW_CONSUMER, "it does not read fast enough and asked not to lose anything")
         else:
@@ -396,7 +396,7 @@ class Links:
             self._outbox.note(PublicationsDropped(link.id, link.identity.entity, *lost))
 
     def _hand_over(self, link: Port, now: Instant) -> None:
-        """Give the driver a portion of the backlog; if more is left, go on at the next wake."""
+        """Give the driver a portion of the backlog; if more is left, continue at the next wake."""
         given = 0
         while link.backlog and given < HANDOVER_BYTES and not link.pressed:
             waiting = link.unqueue()
@@ -412,7 +412,7 @@ class Links:
                 self._open(link, waiting.sink)
             link.out.append(chunk)
         if link.backlog and link.sink is not None:
-            self._close(link)  # what comes now must queue behind the rest, not join what was handed over
+            self._close(link)  # new runs must queue behind the rest, not join what was handed over
         if link.backlog and not link.pressed:
             self._timers.set(("backlog", link.id), now, lambda at: self._hand_over(link, at))
         if link.holding and not self._is_long(link):
@@ -431,7 +431,7 @@ class Links:
             self._outbox.note(PublisherHeld(publisher.id, True))
 
     def _watch(self, slow: Port, now: Instant) -> None:
-        """A consumer that holds others must at least go on taking something."""
+        """End the link of a consumer that holds publishers and takes nothing for too long."""
         at = slow.progress_at + self.limits.hold_ms_max * NS_PER_MS
         if now >= at:
             self.hang_up(slow, Reason.SLOW_CONSUMER, "it held publishers and took nothing for too long")
@@ -447,7 +447,7 @@ class Links:
         slow.holding.clear()
 
     def pause(self, link: Port) -> None:
-        """Stop reading a link whose last bytes are not processed yet: it waits for itself."""
+        """Stop reading a link whose last bytes are not processed yet: it is held by itself."""
         if not link.held_by:
             self._outbox.holds.append((link.id, True))
         link.held_by[link] = link.holding[link] = None
@@ -475,7 +475,7 @@ class Links:
 
 
 def _split(chunks: list[bytes], sink: Sink) -> list[bytes]:
-    """A delivery too large for one frame, as several: each is closed once it is large enough."""
+    """Split a delivery that is too large for one frame into several."""
     parts: list[bytes] = []
     group: list[bytes] = []
     size = 0
@@ -489,7 +489,7 @@ def _split(chunks: list[bytes], sink: Sink) -> list[bytes]:
 
 
 def _pieces(chunk: bytes, bytes_max: int) -> Iterator[bytes]:
-    """A chunk cut between frames, so that no piece is larger than ``bytes_max`` unless it is one frame."""
+    """Cut a chunk between frames, so that no piece is larger than ``bytes_max`` unless it is a single frame."""
     if len(chunk) <= bytes_max:
         yield chunk
         return

@@ -1,12 +1,12 @@
-"""Observations: what a broker noted and some of the parcels that arrived, kept until its monitor asks for them.
+"""Observations: a broker's notes and a sample of arriving parcels, kept until the monitor asks for them.
 
 In:    the broker's notes; parcels that arrive.
-Out:   rows, numbered, for whoever asks what came after a number.
-State: a ring of rows. Nothing is kept before somebody has asked once: a broker without a monitor pays nothing.
+Out:   numbered rows; a requester asks for those after a number.
+State: a ring of rows. Nothing is kept before the first request, so a broker without a monitor pays nothing.
 Not here: publishing them (services/monitor.py), log lines and counters (observe/).
 
 Of the parcels that are read in batches, one in ``PARCELS_EACH`` is kept. Single publications take the shortcut, which
-does not come by here; so whoever asks sees to it that one parcel after each of its questions does (``sample_next``).
+bypasses this part; so each request makes sure that the next parcel is sampled (``sample_next``).
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from heliograph.notes import Note
 from heliograph.wire.frames import HEAD
 from heliograph.wire.limits import HEAD_BYTES
 
-ROWS_MAX = 512  # kept; whoever asks is told how many it missed
+ROWS_MAX = 512  # kept; a requester is told how many it missed
 PARCELS_EACH = 1_000
 NS_PER_US = 1_000
 
-# Notes that others may want to know of, and what they are about.
+# Notes that are kept for the monitor, and what each is about.
 ABOUT = {
     "session_welcomed": "links",
     "link_detached": "links",
@@ -67,7 +67,7 @@ class Observations:
                 self._add(about, row, time_us)
 
     def is_due(self) -> bool:
-        """True if the parcel that has arrived is one to keep. Asked for each that does not take the shortcut."""
+        """True if the parcel that has arrived should be kept. Called for each one that does not take the shortcut."""
         self._parcels_left -= 1
         if self._parcels_left > 0:
             return False
@@ -75,7 +75,7 @@ class Observations:
         return self._is_wanted
 
     def parcel(self, frames: bytes, trace: tuple[int, ...], time_us: int) -> None:
-        """Keep a parcel that came by way of these brokers (ids; this one is the last)."""
+        """Keep a parcel that came through these brokers (ids; this broker is the last)."""
         row = _first_of(frames)
         if row is not None:
             row["way"] = [f"{broker:016x}" for broker in trace]
@@ -86,7 +86,7 @@ class Observations:
         self._parcels_left = 0
 
     def after(self, number: int) -> dict[str, Any]:
-        """The rows with higher numbers, and how many of them are gone already."""
+        """The rows with higher numbers, and how many of those are already gone."""
         self._is_wanted = True
         first = self._last - len(self._rows) + 1
         skip = max(0, number + 1 - first)

@@ -35,7 +35,7 @@ from heliograph.errors import Reason, UsageError
 from heliograph.machine import Instant, Outbox, Ticket
 from heliograph.notes import ReloadFailed
 
-ROWS_MAX = 500  # of a report in one answer: well within a frame, whatever the rows hold
+ROWS_MAX = 500  # rows of a report in one answer: they fit a frame, whatever they contain
 GRACE_MS_MAX = 86_400_000
 TIME_SHOWN = ("synchronised", "reference", "stratum", "ahead_of_wall_ns", "error_ns")  # in the overview
 
@@ -43,7 +43,7 @@ _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class Orders:
-    """Carries out what services order, and answers what they ask."""
+    """Carries out the orders of services and answers their questions."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class Orders:
         self._config = config
 
     def listen(self, addresses: tuple[str, ...]) -> None:
-        """Clients can dial this broker there."""
+        """The addresses at which clients can dial this broker."""
         self._addresses = addresses
 
     def receive(self, pipe: Link, number: int, body: bytes, now: Instant) -> None:
@@ -154,7 +154,7 @@ class Orders:
         return self._observations.after(after)
 
     def _change_rights(self, order: dict[str, Any], now: Instant) -> dict[str, Any]:
-        """What the service "rights" found out: a link may use a created topic, or grants are worth nothing any more."""
+        """A decision of the service "rights": a link may use a created topic, or grants are no longer valid."""
         rights = self._subscriptions.rights
         if order["do"] == "forbid":
             ended = rights.forbid(frozenset(order.get("grants", ())), now)
@@ -236,7 +236,7 @@ class Orders:
         )
 
     def _usage(self) -> dict[str, Any]:
-        """How busy this broker is and how far its network reaches. Asked every second, so nothing long is walked."""
+        """How busy this broker is and how large its network is. Called every second, so it must be cheap."""
         sessions = self._sessions.clients
         return {
             "broker": self._config.name,

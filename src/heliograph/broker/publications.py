@@ -1,4 +1,4 @@
-"""Publications off the fast path: topics met for the first time, flags, groups, destinations, refusals.
+"""Publications off the fast path: new topics, flags, groups, destinations, refusals.
 
 In:    EVENT frames that the scan left to us, and runs with their route.
 Out:   runs for links and neighbours; REFUSED frames.
@@ -35,7 +35,7 @@ from heliograph.wire.columns import Mixed
 from heliograph.wire.frames import EVENT_FLAGS_KNOWN, HEAD, Flag, Frame, Kind, control
 from heliograph.wire.limits import DESTINATIONS_MAX, HEAD_BYTES
 
-TOLD_MAX = 256  # refused topics remembered per link, so that a stream of them is answered once each
+TOLD_MAX = 256  # refused topics remembered per link, so that a publisher is told once per topic
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
@@ -115,7 +115,7 @@ class Publications:
             self._links.put(link, control(Kind.REFUSED, 0, body))
 
     def _direct(self, link: Link, frame: Frame, headers: dict[str, Any], denied: bool, now: Instant) -> None:
-        """A publication for the sessions that it names, and for no others."""
+        """Send a publication to the sessions that it names, and to no others."""
         if denied:
             self._deny(link, frame.raw)
             return
@@ -155,7 +155,7 @@ class Publications:
         return True
 
     def spread_some(self, publisher: Port, route: Route, chunk: bytes, now: Instant) -> bytes:
-        """Send each publication of a run where its content wants it; what is left when the read has taken long."""
+        """Send each publication of a run by its content. Returns the rest once the read has taken too long."""
         content, steps = route.content, self._steps
         if content is None or self._is_denied(publisher, route):
             self.spread(publisher, route, chunk, now)
@@ -188,7 +188,7 @@ class Publications:
                 self.share_out(publisher, share, chunk, TTL, (), now)
 
     def spread_repeat(self, publisher: Port, route: Route, raw: bytes, now: Instant) -> None:
-        """Send a publication that went this way before to stores, and to other brokers, which may have some."""
+        """Send a repeated publication only to stores, and to other brokers, which may have stores."""
         if route.denied:
             self._deny(publisher, raw)
             return
@@ -212,7 +212,7 @@ class Publications:
             add(frame)
 
     def _ways(self, routes: list[Route]) -> dict[Route, Callable[[bytes], None]] | None:
-        """How to add a frame to the one sink of each route; None if it is not as simple as that."""
+        """For each route, the function that adds a frame to its only sink; None if it is not as simple as that."""
         distinct = dict.fromkeys(routes)
         links = {route.one.link: None for route in distinct if route.one is not None}
         if len(links) < len(distinct):
@@ -229,7 +229,7 @@ class Publications:
     def share_out(
         self, publisher: Port, share: Share, chunk: bytes, ttl: int, trace: tuple[int, ...], now: Instant
     ) -> None:
-        """Members here take turns; where none may have it, the nearest broker that has some gets it."""
+        """Members here take turns; if none of them may have it, it goes to the nearest broker with members."""
         start = 0
         for end in frames_of(chunk, 0):
             sink = share.member(publisher)
@@ -245,13 +245,13 @@ class Publications:
         self.shares_lost += 1
 
     def _is_denied(self, publisher: Port, route: Route) -> bool:
-        """True if the rules deny it, or if it is a created topic and the publisher has no right to it."""
+        """True if the rules deny the topic, or if it is a created topic and the publisher has no right to it."""
         if route.guard is None:
             return route.denied
         return route.denied or not self._subscriptions.rights.may_publish(publisher.id, route.guard)
 
     def _deny(self, link: Port, chunk: bytes) -> None:
-        """Publications that the rules deny: counted, and told once per topic."""
+        """Count publications that the rules deny, and tell the publisher once per topic."""
         start = 0
         for end in frames_of(chunk, 0):
             topic = Frame(chunk[start:end]).topic
@@ -276,7 +276,7 @@ class Publications:
 
 
 def headers_of(frame: Frame) -> dict[str, Any]:
-    """A publication's headers; none where they are not a JSON object."""
+    """A publication's headers; empty if they are not a JSON object."""
     try:
         return _decode(frame.headers) if frame.headers else {}
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -284,7 +284,7 @@ def headers_of(frame: Frame) -> dict[str, Any]:
 
 
 def inboxes_of(headers: dict[str, Any]) -> list[bytes]:
-    """The inboxes that a publication names; none if one of them is no inbox, or if there are too many."""
+    """The inboxes that a publication names; empty if one of them is not an inbox, or if there are too many."""
     named = headers.get(DESTINATIONS)
     if not isinstance(named, list) or len(named) > DESTINATIONS_MAX:
         return []

@@ -1,8 +1,8 @@
-"""Reading: splits the bytes of links into frames and hands each to the part that owns its kind; long work in slices.
+"""Reading: splits the bytes of links into frames, hands each to the part for its kind, and does long work in slices.
 
 In:    bytes of a link's stream, split anywhere; what earlier reads left over, at the next wake.
-Out:   runs for links, by way of publications and parcels; frames to their handlers; the end of links that break rules.
-State: reads that are not finished; the pieces of incomplete frames are with their links.
+Out:   runs for links, through publications and parcels; frames to their handlers; the end of links that break rules.
+State: unfinished reads; the pieces of incomplete frames are kept with their links.
 Not here: what a frame means (its handler), the scan itself (wire/scan.py), sending (publications.py, links.py).
 
 A publication alone in its read takes the shortcut (shortcut.py) and does not come here. For all others, the scan finds
@@ -31,18 +31,18 @@ from heliograph.wire.frames import HEAD, Frame, Kind
 from heliograph.wire.limits import CONTROL_BYTES_MAX, FRAME_BYTES_MAX, HEAD_BYTES
 from heliograph.wire.scan import MISS, MORE, OTHER, is_over_limit
 
-UNTIL_WAKE = 1 << 62  # bytes to gather while a read waits to be worked off: the link is not read meanwhile
-LEAVING_STEPS_MAX = 16_384  # for the last bytes of a departed link: more than a read brings, if nothing in it is slow
-SHARES_PER_STEP = 64  # groups, and their members here, that share a topic; for most topics it is none or a few
+UNTIL_WAKE = 1 << 62  # bytes to gather while a read is unfinished: the link is not read meanwhile
+LEAVING_STEPS_MAX = 16_384  # for the last bytes of a departed link: more than a read needs, unless it has slow work
+SHARES_PER_STEP = 64  # groups that share a topic, and their members here; most topics have none or a few
 OPENING = (Kind.HELLO, Kind.LINK, Kind.LINKED, Kind.PROOF)  # what a link may carry before it is proven
-ON_PIPES = (Kind.SERVICE, Kind.HELLO)  # what a service may say …
+ON_PIPES = (Kind.SERVICE, Kind.HELLO)  # what a service may send …
 ON_PIPES_WITH_SESSION = (  # … and after its HELLO
     *(Kind.SERVICE, Kind.STORED, Kind.EVENT, Kind.SUBSCRIBE, Kind.UNSUBSCRIBE, Kind.PING, Kind.PONG),
 )
 
 Handler = Callable[[Link, Frame, Instant], None]
 Runs = Sequence[tuple[Route | Mixed | None, bytes]]
-"""Runs with their route; None where that has to be found again."""
+"""Runs with their routes; None if a route has to be found again."""
 
 
 class Reading:
@@ -72,9 +72,9 @@ class Reading:
         self._steps = steps
         self._outbox = outbox
         self._timers = timers
-        self._handlers = handlers  # by kind, of frames from clients, services and peers that have not proven themselves
-        self._broker_handlers = broker_handlers  # … and from neighbours (N18)
-        self._postponed: dict[Link, Runs] = {}  # links with a read that is not worked off
+        self._handlers = handlers  # by kind, for frames from clients, services and unproven peers
+        self._broker_handlers = broker_handlers  # … and for frames from neighbours (N18)
+        self._postponed: dict[Link, Runs] = {}  # links with an unfinished read
         self._leaving: Link | None = None  # the link that is gone, while its last bytes are read
 
     def reload(self, limits: LimitsConfig) -> None:
@@ -90,7 +90,7 @@ class Reading:
     # -- one read -------------------------------------------------------------------------------------------------
 
     def gather(self, link: Link, data: bytes, now: Instant) -> None:
-        """Collect the parts of a frame that comes in pieces; read when it is whole."""
+        """Collect the pieces of a frame, and read it when it is complete."""
         if link.gather(data):
             self.resume(link, now)
         elif link.state != READY and link.parts_bytes > self._limits.handshake_bytes:
@@ -106,7 +106,7 @@ class Reading:
             self.refuse(link, error)
 
     def read(self, link: Link, data: bytes, pos: int, now: Instant) -> None:
-        """Work off bytes from ``pos`` on. ProtocolError if the peer broke the rules."""
+        """Process the bytes from ``pos`` on. ProtocolError if the peer broke the rules."""
         steps = self._steps
         while link.state != GONE:
             if link.need:  # its token is being checked: the rest waits
@@ -158,7 +158,7 @@ class Reading:
                 break
             self._dispatch(link, data[pos:end], now)
             if link.is_client:
-                # Not before: a publication with flags needs a step for its topic.
+                # Only now: a publication with flags needs a step for its topic.
                 steps.spend(_steps(link, data[pos:end]))
             pos = end
         else:
@@ -172,7 +172,7 @@ class Reading:
                 raise ProtocolError(Reason.HANDSHAKE_OVER_BUDGET, "too many bytes before the handshake was over")
 
     def _frame_end(self, link: Link, data: bytes, pos: int) -> int:
-        """Where the frame at ``pos`` ends, as far as its head tells; every length is checked here or in the scan."""
+        """Where the frame at ``pos`` ends, according to its head; every length is checked here or in the scan."""
         if len(data) - pos < HEAD_BYTES:
             return pos + HEAD_BYTES
         length, kind, _, topic_length, _, _, header_length = HEAD.unpack_from(data, pos)
@@ -189,7 +189,7 @@ class Reading:
             raise ProtocolError(Reason.TOPIC_OVER_FRAME)
         if header_length > length - 24 - (0 if kind == Kind.PARCEL else topic_length):
             raise ProtocolError(Reason.HEADERS_OVER_FRAME)
-        if kind == Kind.PARCEL and length - 24 - header_length > FRAME_BYTES_MAX:  # passed on, its prefix may be longer
+        if kind == Kind.PARCEL and length - 24 - header_length > FRAME_BYTES_MAX:  # a relay may lengthen the prefix
             raise ProtocolError(Reason.FRAME_OVER_LIMIT)
         return int(pos + 4 + length)
 
@@ -222,14 +222,14 @@ class Reading:
     # -- in slices ------------------------------------------------------------------------------------------------
 
     def _postpone(self, link: Link, now: Instant, runs: Runs = ()) -> None:
-        """This read brought much slow work: the rest of it, and what comes behind it, waits for the next wake."""
+        """This read has too much slow work: the rest of it, and all later reads of the link, wait for the next wake."""
         link.wait_for(UNTIL_WAKE)
         self._links.pause(link)
         self._postponed[link] = runs
         self._timers.set("postponed", now, self._read_on)
 
     def _read_on(self, now: Instant) -> None:
-        """One link at a time, so that no wake takes longer than a read."""
+        """Continue one postponed read, and only one, so that no wake takes longer than a read."""
         link = next(iter(self._postponed), None)
         if link is None:
             return
@@ -243,7 +243,7 @@ class Reading:
             self._timers.set("postponed", now, self._read_on)
 
     def _work_off(self, link: Link, runs: Runs, now: Instant) -> None:
-        """The runs that a read left over, then its rest."""
+        """Process the runs that a read left over, then the rest of its bytes."""
         for position, (route, chunk) in enumerate(runs):
             left: Runs
             if route is None:
@@ -258,7 +258,7 @@ class Reading:
         self.resume(link, now)
 
     def _spread_some(self, link: Link, route: Route, chunk: bytes, now: Instant) -> Runs:
-        """Send a run of which each publication may take long; what is left of it when the read has taken long."""
+        """Send a run in which each publication may take long. Returns the rest once the read has taken too long."""
         steps = sum(1 + len(share.members) for share in route.shares) // SHARES_PER_STEP
         if route.content is not None or not steps:
             left = self._publications.spread_some(link, route, chunk, now)
@@ -289,7 +289,7 @@ class Reading:
         return ()
 
     def _spread_mixed(self, link: Link, mixed: Mixed, now: Instant) -> Runs:
-        """The same for frames of different routes: one by one, where some topic may take long."""
+        """The same for frames with different routes: one by one if some topic may take long."""
         if not self._subscriptions.has_slow_topics:
             self._publications.spread_mixed(link, mixed, now)
             return ()
@@ -299,14 +299,14 @@ class Reading:
         return ()
 
     def forget_ways(self) -> None:
-        """The paths changed: runs of reads that wait lead elsewhere."""
+        """The paths changed: the routes of postponed runs are outdated."""
         for link, runs in self._postponed.items():
             self._postponed[link] = [
                 (None, b"".join(route.frames) if isinstance(route, Mixed) else chunk) for route, chunk in runs
             ]
 
     def hear_out(self, link: Link, now: Instant) -> None:
-        """It published something before it left. What would take too long is dropped: it was not confirmed."""
+        """Process what a link sent before it ended. What would take too long is dropped: it was not confirmed."""
         if link not in self._postponed:
             return
         runs = self._postponed.pop(link)
@@ -318,7 +318,7 @@ class Reading:
             self._drop_rest(link, b"".join(chunk for _, chunk in self._postponed.pop(link)), b"".join(link.parts))
 
     def _drop_rest(self, link: Link, scanned: bytes, rest: bytes) -> None:
-        """The frames that were scanned count as seen; if the session comes back and repeats them, they are new."""
+        """Drop what is left. Scanned frames no longer count as seen, so they are new if the session repeats them."""
         seen = link.seen
         frames = len(frames_of(scanned, 0))
         if seen is not None and frames and Frame(scanned).sequence == seen.next - frames:
@@ -328,7 +328,7 @@ class Reading:
 
 
 def _steps(link: Link, raw: bytes) -> int:
-    """How much of a read's time a frame takes that is no plain publication: an EVENT with flags may have a content."""
+    """How many steps a frame takes that is not a plain publication: an EVENT with flags may have conditions."""
     frame = Frame(raw)
     route = link.routes.get(frame.topic) if frame.kind == Kind.EVENT else None
     return 1 if route is None or route.content is None else route.content.steps

@@ -1,11 +1,11 @@
 """Requests: carries frames for services from a client to a service's pipe and back.
 
 In:    SERVICE frames from clients and from pipes.
-Out:   SERVICE frames to pipes and back to the asker; orders to the broker itself; a call when an asker is gone.
-State: the services, the requests under way, and which link has asked which service.
+Out:   SERVICE frames to pipes and back to the requester; orders to the broker itself; a call when a requester is gone.
+State: the services, the requests under way, and which link has sent requests to which service.
 Not here: what a service does (services/), access rights (access.py), frames between neighbours (service_hops.py).
 
-A service is a machine at the other end of a pipe. The broker puts the asker's link into the frame's origin and its
+A service is a machine at the other end of a pipe. The broker puts the requester's link into the frame's origin and its
 identity into the headers; the service copies the origin into its answer. On a pipe, and only there, the name "broker"
 means the broker itself.
 """
@@ -24,7 +24,7 @@ from heliograph.notes import ActionDenied, ServiceLost
 from heliograph.wire import bodies
 from heliograph.wire.frames import Frame, ServiceFlag, service
 
-REQUESTS_PER_LINK_MAX = 64  # asked and not answered
+REQUESTS_PER_LINK_MAX = 64  # requests without an answer so far
 BROKER_NAME = b"broker"
 
 _encode = msgspec.json.Encoder().encode
@@ -32,17 +32,17 @@ Order = Callable[[Link, int, bytes, Instant], None]
 
 
 class ServiceAnswers:
-    """How requests are answered by the broker itself."""
+    """Sends the answers that come from the broker itself."""
 
     def __init__(self, links: Links) -> None:
         self._links = links
 
     def answer_order(self, pipe: Link, number: int, answer: Any) -> None:
-        """What became of an order to the broker itself."""
+        """Answer an order to the broker itself."""
         self._links.put(pipe, service(BROKER_NAME, _encode(answer), number, flags=ServiceFlag.ANSWER))
 
     def refuse(self, link: Link, name: bytes, number: int, reason: Reason, text: str) -> None:
-        """The answer is no."""
+        """Refuse a request."""
         self._links.count(reason)
         flags = ServiceFlag.ANSWER | ServiceFlag.REFUSAL
         self._links.put(link, service(name, bodies.refusal(reason, text), number, flags=flags))
@@ -84,9 +84,9 @@ class Requests:
         self._outbox = outbox
         self._order = order  # a request to the broker itself, from a pipe: (pipe, number, body, now)
         self._send = send  # a frame from a service to the same service at a neighbour
-        self._ended = ended  # a service is told that the link of an asker has ended
+        self._ended = ended  # tells a service that the link of a requester has ended
         self._open: dict[Link, dict[tuple[bytes, int], None]] = {}
-        self._asked: dict[Link, dict[bytes, None]] = {}  # services that a link has ever asked
+        self._asked: dict[Link, dict[bytes, None]] = {}  # the services to which a link has ever sent a request
 
     def receive(self, link: Link, frame: Frame, now: Instant) -> None:
         """A SERVICE frame."""
@@ -137,12 +137,12 @@ class Requests:
     def _answer(self, frame: Frame) -> None:
         link = self._links.by_id.get(frame.origin)
         if link is None or (frame.topic, frame.sequence) not in self._open.get(link, ()):
-            return  # the asker has gone meanwhile
+            return  # the requester has left in the meantime
         del self._open[link][(frame.topic, frame.sequence)]
         self._links.put(link, service(frame.topic, frame.payload, frame.sequence, flags=frame.flags))
 
     def leave(self, link: Link) -> None:
-        """A link is gone: an asker needs no answers, and a lost service gives none."""
+        """A link is gone: a requester needs no answers any more, and a lost service gives none."""
         self._open.pop(link, None)
         for name in self._asked.pop(link, ()):
             pipe = self._pipes.get(name)

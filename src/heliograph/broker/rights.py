@@ -1,12 +1,12 @@
 """Rights: which link may use which created topic, and until when.
 
 In:    what the service "rights" allows and forbids, after it checked advertisements, grants and keys.
-Out:   may(link, verb, root); word of every root whose rights changed.
+Out:   may_publish and may_subscribe; a call for every root whose rights changed.
 State: per link the roots it may use, bounded; for a minute, those of sessions whose link broke.
 Not here: checking grants (discovery/topics/rights.py), rules for all other topics (access.py).
 
-A right belongs to one link and one root (``Topics/<uuid>``). It is no part of an access profile: ten thousand holders
-of different grants share one profile and its route table.
+A right belongs to one link and one root (``Topics/<uuid>``). It is not part of an access profile, so ten thousand
+holders of different grants share one profile and its route table.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from heliograph.model.identity import Identity
 
 RIGHTS_PER_LINK_MAX = 1_024
 RIGHTS_MAX = 200_000  # about 100 MiB if every one differs
-PARKED_NS = 60_000_000_000  # for a session that lost its link: a client needs seconds
+PARKED_NS = 60_000_000_000  # for a session that lost its link: a client reconnects within seconds
 PARKED_MAX = 10_000  # sessions
 
 Session = tuple[int, Identity]
-"""The origin of a session, which only those know who have its secret, and who it is."""
+"""A session's origin, which only the holder of its secret knows, and its identity."""
 Tell = Callable[[LinkId, bytes, bool], None]
-"""A link may publish below this root, or no longer: links know it themselves, for the shortcut."""
+"""Called when a link may publish below a root, or no longer: links keep this themselves, for the shortcut."""
 Lost = Callable[[LinkId, bytes, Reason], None]
-"""A link may no longer use all of this root, for this reason."""
+"""Called with the reason when a link may no longer use all of a root."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Right:
     publish: bool
     subscribe: bool
     until: Instant
-    grants: tuple[str, ...]  # without one of these it ends; empty for the topic's owner
+    grants: tuple[str, ...]  # the right ends when one of these does; empty for the topic's owner
 
 
 class Rights:
@@ -69,7 +69,7 @@ class Rights:
         return right is not None and right.subscribe
 
     def allow(self, link: LinkId, root: bytes, right: Right, now: Instant) -> bool:
-        """Put a right in force, in place of the one before; False if there are too many."""
+        """Put a right in force, replacing the previous one; False if there are too many."""
         rights = self._links.setdefault(link, {})
         before = rights.get(root)
         if before is None and (len(rights) >= RIGHTS_PER_LINK_MAX or self._count >= RIGHTS_MAX):
@@ -83,7 +83,7 @@ class Rights:
         return True
 
     def forbid(self, grants: frozenset[str], now: Instant) -> int:
-        """End the rights that depend on one of these grants; how many there were."""
+        """End the rights that depend on one of these grants. Returns how many there were."""
         gone = [
             (link, root)
             for link, rights in self._links.items()
@@ -105,7 +105,7 @@ class Rights:
             parked.pop(root, None)
 
     def leave(self, link: LinkId, session: Session, now: Instant) -> None:
-        """The link is gone. Its session may come back on another one soon, and finds its rights again."""
+        """The link is gone. Its session keeps its rights for a while, in case it resumes on another link."""
         rights = self._links.pop(link, None)
         if rights is None:
             return
@@ -118,7 +118,7 @@ class Rights:
             del self._parked[next(iter(self._parked))]
 
     def resume(self, link: LinkId, session: Session, now: Instant) -> None:
-        """A session is there: as the same identity, and with the same secret, it has what it had a moment ago."""
+        """A session has a link again: with the same identity and secret, it gets its rights back."""
         until, rights = self._parked.pop(session, (0, {}))
         for root, right in rights.items() if now < until else ():
             if now < right.until:

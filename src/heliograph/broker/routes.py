@@ -7,9 +7,8 @@ State: per profile a bounded cache topic → Route, and which topics are in it, 
 Not here: finding subscriptions (matching/topics.py), queues and writes (broker/links.py).
 
 The cache is the fast path of the broker: access rules, wildcards and fan-out are settled once per topic. A subscription
-that comes or goes changes the routes of the topics that its filter matches, in place where that is simple, and no
-others; with 100,000 topics in use and 100 changes a second, forgetting everything would mean to resolve every
-publication again.
+that comes or goes changes only the routes of the topics that its filter matches, in place if that is simple. With
+100,000 topics in use and 100 changes a second, forgetting everything would mean resolving every publication again.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from heliograph.model.topics import is_wild
 if TYPE_CHECKING:
     from heliograph.broker import _native
 
-FORGET_STEPS_MAX = 4_096  # a filter that touches more is cheaper to serve by forgetting everything
+FORGET_STEPS_MAX = 4_096  # if a filter touches more, forgetting everything is cheaper
 EVICTED_AT_ONCE = 1_024
 SHARED_MAX = 4_096
 
@@ -42,12 +41,12 @@ class Share:
 
     def __init__(self, id: int, members: list[Sink], elsewhere: list[Targets], turns: dict[int, int]) -> None:
         self.id = id
-        self.members = members  # here
+        self.members = members  # at this broker
         self.elsewhere = elsewhere  # brokers and clusters that have members, nearest first
         self.turns = turns  # the member whose turn it is, per share; outlives cached routes
 
     def member(self, publisher: Port) -> Sink | None:
-        """The member here whose turn it is: not a slow one while another keeps up, and not the publisher itself."""
+        """The local member whose turn it is: not a slow one while another keeps up, and not the publisher itself."""
         members = self.members
         turn = self.turns.get(self.id, 0)
         slow: Sink | None = None
@@ -79,10 +78,10 @@ class Route:
         guard: bytes | None = None,
     ) -> None:
         self.sinks = sinks
-        self.guard = guard  # the root of a created topic: whoever publishes needs a right to it (rights.py)
+        self.guard = guard  # the root of a created topic, to which a publisher needs a right (rights.py)
         self.denied = denied
         self.shares = shares
-        self.content = content  # if there is one, it knows the route of each publication, and this one only the topic
+        self.content = content  # if set, it finds the route of each publication; this route is by topic only
         single = sinks[0] if len(sinks) == 1 and not (shares or content) else None
         self.only = single if guard is None else None
         self.guarded = None if guard is None or denied or single is None or single.own is not True else single
@@ -95,7 +94,7 @@ class Route:
 
 
 class PlainRoutes(dict[bytes, Route]):
-    """Topic → Route. A topic that is not there is worked out when it is looked up; None if it is no valid topic."""
+    """Topic → Route. A missing topic is resolved when it is looked up; None if it is not a valid topic."""
 
     __slots__ = ("resolve",)
 
@@ -136,7 +135,7 @@ class RouteTable:
         self.links += 1
 
     def leave(self) -> int:
-        """One link less; how many are left."""
+        """One link less uses this table. Returns how many are left."""
         self.links -= 1
         return self.links
 
@@ -166,7 +165,7 @@ class RouteTable:
             self._drop(topic)
 
     def admit(self, pattern: bytes, sink: Sink, may: Callable[[bytes], bool]) -> None:
-        """A subscription came: what its filter matches goes to this sink too, where ``may`` lets it have the topic.
+        """A subscription came: topics that its filter matches go to this sink too, if ``may`` allows the topic.
 
         Cheaper than forgetting: a wildcard may touch a thousand topics, and most of them have the same few routes.
         """
@@ -180,7 +179,7 @@ class RouteTable:
             self._put(topic, made[old])
 
     def dismiss(self, pattern: bytes, link: Port, numbers: bytes) -> None:
-        """A subscription went: what its filter matches no longer goes to that link, if this was the only reason."""
+        """A subscription went: what its filter matches no longer goes to that link, unless for other reasons."""
         made: dict[Route, Route | None] = {}
         for topic in self._touched(pattern):
             old = self.routes[topic]
@@ -191,7 +190,7 @@ class RouteTable:
             self._put(topic, made[old])
 
     def _with(self, old: Route, sink: Sink) -> Route | None:
-        """The route with one more sink; None if its link is in it already, so that numbers have to be joined."""
+        """The route with one more sink; None if its link is already in it, so that numbers must be merged."""
         if old.shares or old.content or old.guard or any(one.link is sink.link for one in old.sinks):
             return None
         return self._route((*old.sinks, sink))
@@ -231,7 +230,7 @@ class RouteTable:
         self._shared.clear()
 
     def unshare(self) -> None:
-        """Sinks have gone: let no new topic take a route that names them."""
+        """Sinks are gone: no new topic may share a route that names them."""
         self._shared.clear()
 
     def _route(self, sinks: tuple[Sink, ...]) -> Route:

@@ -6,8 +6,8 @@ State: none: what waits is in the links' backlogs.
 Not here: requests of clients (requests.py), which services attend (ways.py).
 
 A frame makes one hop and stays in order with the others of its link. On a pipe its origin is the link to or from the
-neighbour, so a service knows who sent it; on the wire the origin is 0. Little waits for a slow neighbour: beyond that
-the sender is refused, and decides itself what to do about the gap.
+neighbour, so a service knows which neighbour sent it; on the wire the origin is 0. Only a little may wait for a slow
+neighbour. Beyond that the frame is refused, and the sending service decides how to handle the gap.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from heliograph.wire import bodies
 from heliograph.wire.frames import Frame, ServiceFlag, service
 from heliograph.wire.limits import SERVICE_HOP_BYTES_MAX
 
-WAITING_BYTES_MAX = 1 << 20  # for one slow link, whatever else waits there: far below where the link is given up
+WAITING_BYTES_MAX = 1 << 20  # for one slow link, with all else that waits there: far below the limit that ends it
 WAITING_FRAMES_MAX = 4_096
 REFUSED = ServiceFlag.ANSWER | ServiceFlag.REFUSAL | ServiceFlag.NEIGHBOUR
 
@@ -36,7 +36,7 @@ class ServiceHops:
         self._ways = ways
 
     def send(self, pipe: Link, frame: Frame) -> None:
-        """A service sends to its like at a neighbour."""
+        """Send a frame from a service to the same service at a neighbour."""
         link = self._links.by_id.get(frame.origin)
         if not self._ways.attends(pipe) or frame.topic != pipe.service.encode():
             self._refuse(pipe, frame, Reason.SERVICE_UNKNOWN, "a service sends to the same service, once it attends")
@@ -55,7 +55,7 @@ class ServiceHops:
         self._links.put(pipe, service(frame.topic, body, frame.sequence, frame.origin, flags=REFUSED))
 
     def receive(self, link: Port, frame: Frame, now: Instant) -> None:
-        """A neighbour's service sends to ours."""
+        """Pass a frame from a neighbour's service to ours."""
         if frame.flags not in (ServiceFlag.NEIGHBOUR, REFUSED):
             raise ProtocolError(Reason.FLAGS_UNKNOWN, "between brokers, a SERVICE frame is for a neighbour")
         if len(frame.payload) > SERVICE_HOP_BYTES_MAX:

@@ -1,10 +1,10 @@
 """Sessions: how a link becomes a client's, stays alive and ends in good order.
 
-In:    HELLO, PING, PONG, GOODBYE; the outcome of a token's check; time.
-Out:   WELCOME or GOODBYE; pings; the end of silent, unproven and overtaken links; drain.
-State: which origin is on which link, and which links have proven nothing so far, by source.
-Not here: fair shares of places (shares.py), whether a credential is valid (credentials.py), what the client does then
-          (subscriptions.py, reading.py).
+In:    HELLO, PING, PONG, GOODBYE; the outcome of token checks; time.
+Out:   WELCOME or GOODBYE; pings; the end of silent, unproven and superseded links; drain.
+State: which origin is on which link, and which links are unproven so far, by source.
+Not here: fair shares of places (shares.py), whether a credential is valid (credentials.py), what the client does
+          afterwards (subscriptions.py, reading.py).
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from heliograph.wire.times import FEATURE as TIME
 
 FEATURES: tuple[str, ...] = (TIME, bodies.MOVE)  # what a client may ask for; names are added here and in the protocol
 NAME_LENGTH_MAX = 128
-GAPS_RESTING_MAX = 16  # missing spans remembered of a session that has no link
-CLAIMS_MAX = 16  # tokens being checked: two workers need about 0.8 s, on a busy computer 2 s, as a handshake has
-CLAIMS_PER_SOURCE_MAX = 8  # the other half is for others: wrong tokens cost an attacker nothing
-LOOKS_MAX = 64  # at links that turn out to be in use, for one newcomer while the broker is full
-NOBODY = "none"  # the proof of peers that showed nothing
-PATIENCE_PARTS = 4  # of the time for a handshake: after one part a peer gives way to others if all places are taken
+GAPS_RESTING_MAX = 16  # gaps remembered for a session that has no link
+CLAIMS_MAX = 16  # tokens being checked: two workers take 0.8 s, on a busy computer 2 s, as long as a handshake may take
+CLAIMS_PER_SOURCE_MAX = 8  # the other half is for other sources: wrong tokens cost an attacker nothing
+LOOKS_MAX = 64  # links examined for one newcomer while the broker is full
+NOBODY = "none"  # the proof of peers that showed no credential
+PATIENCE_PARTS = 4  # of the handshake time: after one part, a peer loses its place to others if all are taken
 STORE_SERVICE = "store"  # the service whose pipe has the role store
 SILENCES_MAX = 3  # keep-alive intervals without a byte before a link counts as dead
-UNBOUNDED = 1 << 62  # until a driver says how many it can have
+UNBOUNDED = 1 << 62  # until a driver reports how many it can have
 
 
 class Sessions:
@@ -73,12 +73,12 @@ class Sessions:
         limits = config.limits
         self.origins = Origins(limits.origins_max, limits.origin_horizon_ms, limits.gaps_max)
         self._by_origin: dict[int, Link] = {}
-        self._services = 0  # of them on pipes
+        self._services = 0  # sessions on pipes
         self._claims: dict[Ticket, tuple[Link, bodies.Hello, Claim]] = {}
         self._auth = {listener.name: listener.auth for listener in config.listeners}
         self._unproven: Shares[Link] = Shares()  # in their handshake
-        self._idle: Shares[Link] = Shares()  # anonymous, and when last looked at without use
-        self._strangers: dict[str, int] = {}  # source -> links that have proven nothing
+        self._idle: Shares[Link] = Shares()  # anonymous, and unused when last checked
+        self._strangers: dict[str, int] = {}  # source -> its unproven links
         self._noted_at = -NOTE_EVERY_NS  # when it was last noted that a peer was turned away
         self.room = UNBOUNDED  # links that the driver can have
         self.draining = False
@@ -114,7 +114,7 @@ class Sessions:
             self._timers.set(("handshake", link.id), at, lambda now: self._too_slow(link))
 
     def _turn_away(self, link: Link, reason: Reason, text: str, now: Instant) -> None:
-        """There is no place for it. Logged once a second only: a flood has many of them, and each is counted."""
+        """Refuse a link for lack of room. Each is counted, but only one per second is noted: a flood has many."""
         if now >= self._noted_at + NOTE_EVERY_NS:
             self._noted_at = now
             self._outbox.note(PeerRefused(link.id, reason, f"{link.peer.address}: {text}"))
@@ -126,13 +126,13 @@ class Sessions:
 
     @property
     def links_max(self) -> int:
-        """How many links there may be: by the settings, and by what the process can have."""
+        """How many links are allowed: by the settings, and by what the process can have."""
         return min(self._config.limits.links_max, self.room)
 
     def _free_a_handshake(self, source: str, now: Instant) -> bool:
-        """End a handshake in favour of a newcomer: of the source that has most, or else the one that takes longest.
+        """End a handshake to make room for a newcomer: one of the source that has most, or else the oldest.
 
-        Not one that waits for us to check its token.
+        Never one whose token we are checking.
         """
         link = self._unproven.victim(source)
         if link is None:
@@ -145,7 +145,7 @@ class Sessions:
         return True
 
     def _free_a_link(self, source: str) -> bool:
-        """End a link that has proven nothing and does nothing, in favour of a newcomer from another source."""
+        """End an unproven, unused link to make room for a newcomer from another source."""
         for _ in range(LOOKS_MAX):
             link = self._idle.victim(source)
             if link is None:
@@ -165,7 +165,7 @@ class Sessions:
         self._links.hang_up(link, Reason.SOURCE_OVER_SHARE, "others need the place")
 
     def _forget_stranger(self, link: Link) -> None:
-        """It has proven something, or it is gone."""
+        """The link is no longer unproven, or it is gone."""
         self._unproven.remove(link)
         self._idle.remove(link)
         if not link.source:
@@ -182,14 +182,14 @@ class Sessions:
         link.serve(Identity(link.peer.address, (), "pipe"))
 
     def hello(self, link: Link, frame: Frame, now: Instant) -> None:
-        """A HELLO frame. ProtocolError where it cannot be welcomed."""
+        """A HELLO frame. ProtocolError if the peer cannot be welcomed."""
         if link.state != NEW and not link.is_pipe:
             raise ProtocolError(Reason.KIND_UNEXPECTED, "only the first frame is a HELLO")
-        if link.peer.ticket is not None:  # there is no listener whose rules say what it must prove
+        if link.peer.ticket is not None:  # we dialled it, so no listener says what it must prove
             raise ProtocolError(Reason.KIND_UNEXPECTED, "HELLO is not allowed on a link that this broker opened")
         hello = bodies.decode(bodies.Hello, frame.payload)
         _check(hello)
-        if link.is_pipe:  # a service that also wants to publish and subscribe: it speaks for the broker
+        if link.is_pipe:  # a service that also publishes and subscribes acts for the broker
             roles = (Role.BROKER, Role.STORE) if link.service == STORE_SERVICE else (Role.BROKER,)
             self._welcome(link, hello, Identity(link.service, roles, "pipe"), now)
             return
@@ -211,14 +211,14 @@ class Sessions:
         self._outbox.holds.append((link.id, True))
 
     def proven(self, ticket: Ticket, right: bool | None, now: Instant) -> Link | None:
-        """A token's check ended; None if it was not done. Returns the link that is to be read on."""
+        """A token check ended; ``right`` is None if it could not be done. Returns the link to continue reading from."""
         claimed = self._claims.pop(ticket, None)
         if claimed is None:
             return None
         link, hello, claim = claimed
         if link.state != PROVING:
             return None
-        if right is None:  # a client would not try a wrong credential again, and this one may be right
+        if right is None:  # not "wrong credential": a client would not try again, and its token may be valid
             self._links.hang_up(link, Reason.LINKS_OVER_LIMIT, "the credential could not be checked; try again")
             return None
         if not right or claim.identity is None:
@@ -283,7 +283,7 @@ class Sessions:
             network=self._network,
         )
         self._links.put(link, control(Kind.WELCOME, 0, bodies.encode(body)))
-        if not link.is_pipe:  # the node's own services are no news
+        if not link.is_pipe:  # the node's own services need no note
             self._outbox.note(SessionWelcomed(link.id, identity.entity, identity.proof, link.name))
 
     def _give_table(self, link: Link) -> None:
@@ -298,15 +298,15 @@ class Sessions:
 
     @property
     def crowd_permille(self) -> int:
-        """The same, as a part of those that there may be."""
+        """The number of sessions, in per mille of the limit."""
         return 1_000 * self.clients // self.links_max
 
     def by_origin(self, origin: int) -> Link | None:
-        """The link of a session that is here."""
+        """The link of the session with this origin; None if it is not here."""
         return self._by_origin.get(origin)
 
     def is_broker(self, port: Port) -> None:
-        """It is no client's link: its handshake is over."""
+        """The peer is a broker, not a client: its handshake is over."""
         self._forget_stranger(self._links.by_id[port.id])
 
     def _too_slow(self, link: Link) -> None:
@@ -316,13 +316,13 @@ class Sessions:
     # -- staying ------------------------------------------------------------------------------------------------
 
     def ping(self, link: Link, frame: Frame, now: Instant) -> None:
-        """Answered behind everything that came before it. From here on a denied topic is told again."""
-        link.told.clear()  # else a client that flushes would not hear of the second denied publication
+        """A PING is answered after everything that came before it. From now on, denied topics are reported again."""
+        link.told.clear()  # otherwise a client that flushes would not be told of its second denied publication
         timed = link.timed or link.neighbour is not None
         self._links.put(link, self._pong(frame.sequence, now) if timed else control(Kind.PONG, frame.sequence))
 
     def pong(self, link: Link, frame: Frame, now: Instant) -> None:
-        """That it came is all there is to know; ``heard_at`` has it already."""
+        """A PONG carries nothing else to act on; ``heard_at`` is already updated."""
 
     def _watch(self, link: Link, now: Instant) -> None:
         """Ping a quiet peer, and give up a silent one."""
@@ -344,7 +344,7 @@ class Sessions:
     # -- going --------------------------------------------------------------------------------------------------
 
     def goodbye(self, link: Link, frame: Frame, now: Instant) -> None:
-        """The client leaves: answer with an end once everything before is written."""
+        """The client leaves: end the link once all earlier output is written."""
         said = bodies.decode(bodies.Goodbye, frame.payload)
         link.say_why(describe_end(said.reason, said.text))
         self._links.hang_up(link, Reason.GOODBYE)
@@ -359,7 +359,7 @@ class Sessions:
             self._shedding.left(link)
             self._services -= link.is_pipe
             self.origins.rest(link.origin, now)
-            link.seen.close_gaps(GAPS_RESTING_MAX)  # little is under way, and many sessions may have gone
+            link.seen.close_gaps(GAPS_RESTING_MAX)  # few publications are under way, and many sessions may have ended
         self._drop_table(link)
 
     def _drop_table(self, link: Link) -> None:
@@ -370,7 +370,7 @@ class Sessions:
             self._access.forget(table.profile)
 
     def drain(self, grace_ms: int | None, now: Instant) -> None:
-        """Take no new links, ask clients to leave, end when they have or when the grace is over."""
+        """Accept no new links, ask clients to leave, and end when they have left or the grace period is over."""
         grace_ms = self._config.limits.drain_grace_ms if grace_ms is None else grace_ms
         clients = self._clients()
         self.draining = True
@@ -404,13 +404,13 @@ class Sessions:
         self._outbox.note(DrainEnded(len(clients)))
 
     def _clients(self) -> list[Link]:
-        """Not the neighbours: while clients move away, a draining broker stays a part of the network."""
+        """All links but those of neighbours: a draining broker stays in the network while its clients move away."""
         return [link for link in self._links.by_id.values() if link.is_client and link.state != GONE]
 
     # -- changing -----------------------------------------------------------------------------------------------
 
     def reload(self, config: BrokerConfig) -> None:
-        """Put new rules, tokens and limits in force for present and future links."""
+        """Put new rules, tokens and limits in force for existing and future links."""
         self._config = config
         self._access = Access(config.access)
         self._credentials = Credentials(config.tokens, config.local_digest)
@@ -425,7 +425,7 @@ class Sessions:
 
 
 def _is_used(link: Link) -> bool:
-    """True if a client did something with its session."""
+    """True if the client has used its session."""
     return link.state == READY and (bool(link.subscriptions) or (link.seen is not None and link.seen.accepted > 0))
 
 

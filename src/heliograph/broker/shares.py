@@ -3,11 +3,11 @@
 In:    items (links, TLS handshakes), each with the source address it came from.
 Out:   the item that gives its place to a newcomer when all are taken.
 State: items by source, oldest first; sources by how many items they have.
-Not here: how many places there are and what becomes of an item that loses its own (sessions.py, live/secure.py).
+Not here: how many places there are, and what happens to an item that loses its place (sessions.py, live/secure.py).
 
-A source may use every place while no other needs it, so many clients behind one address are not limited. When all are
-taken, a newcomer gets the place of the oldest item of the source that has most, as long as that source still has as
-many as the newcomer's afterwards. Everything here takes the same time however many items there are.
+A source may use every place that no other source needs, so many clients behind one address are not limited. When all
+places are taken, a newcomer gets the place of the oldest item of the source that has most, provided that this source
+then still has as many as the newcomer's source. Every operation takes constant time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Generic, TypeVar
 
-SUBSCRIBER_BITS = 64  # of an IPv6 address: a subscriber has all addresses that begin with the same bits
+SUBSCRIBER_BITS = 64  # of an IPv6 address: one subscriber has all addresses with the same first bits
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ def source_of(address: str) -> str:
     try:
         ip: IPv4Address | IPv6Address = ip_address(host.partition("%")[0])
     except ValueError:
-        return host or "unknown"  # simulated hosts have names; a peer that was reset at once has no address any more
+        return host or "unknown"  # simulated hosts have names; a peer that was reset at once has no address left
     if isinstance(ip, IPv6Address):
         if ip.ipv4_mapped is None:
             return f"{IPv6Address(int(ip) >> SUBSCRIBER_BITS << SUBSCRIBER_BITS)}/{SUBSCRIBER_BITS}"
@@ -60,7 +60,7 @@ class Shares(Generic[T]):
         return len(self._items.get(source, ()))
 
     def add(self, source: str, item: T) -> None:
-        """An item takes a place."""
+        """Give an item a place."""
         assert item not in self._sources
         self._sources[item] = source
         items = self._items.setdefault(source, {})
@@ -69,7 +69,7 @@ class Shares(Generic[T]):
         self._most = max(self._most, len(items))
 
     def remove(self, item: T) -> None:
-        """It gives it back; it need not have one."""
+        """Free the place of an item, if it has one."""
         source = self._sources.pop(item, None)
         if source is None:
             return
@@ -86,7 +86,7 @@ class Shares(Generic[T]):
         return iter(self._sources)
 
     def oldest(self, source: str) -> T | None:
-        """The item that a source has had for longest."""
+        """The oldest item of a source."""
         return next(iter(self._items.get(source, ())), None)
 
     def victim(self, source: str) -> T | None:

@@ -1,14 +1,14 @@
-"""Shedding: an overloaded broker asks some of its clients to move to other brokers, and takes no such clients itself.
+"""Shedding: an overloaded broker asks some of its clients to move to other brokers, and accepts no such clients itself.
 
-In:    samples of the broker's CPU, the number of sessions, clients that come; time.
+In:    samples of the broker's CPU, the number of sessions, new clients; time.
 Out:   a GOODBYE with the reason ``overloaded`` and the addresses of others, to a few sessions a second.
 State: the smoothed CPU, since when the broker is overloaded, the sessions that can move and when each may be asked.
 Not here: the move itself (client/roaming.py), where others are (routing/routing.py), how busy the process is (live/).
 Paper: [grid] §1.1, clients can be asked to roam (N8).
 
-Two brokers must not send a client to and fro. Between the marks a broker neither asks clients to move nor takes clients
-that were asked. A client that was asked, or came because it was asked, is left alone for ``rest_s``. A client that
-finds no other broker stays. So this broker need not know the load of others.
+Two brokers must not send a client back and forth. Between the low and the high mark, a broker neither asks clients to
+move nor accepts clients that were asked to. A client that was asked, or came because it was asked, is left alone for
+``rest_s``. A client that finds no other broker stays. So this broker need not know the load of others.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from heliograph.wire.frames import Kind, control
 
 SMOOTHING = 0.2  # of each sample: a second of 100 % raises the smoothed CPU by a fifth of the difference
 TICK_NS = NS_PER_S = 1_000_000_000
-PART = 100  # one in this many sessions is asked per tick, so that the effect on the load can be seen meanwhile
+PART = 100  # one in this many sessions is asked per tick, so that the effect on the load can be observed
 ASKED_MAX = 64  # … and at most this many
-LOOKS_MAX = 256  # sessions that are looked at per tick
-OTHERS_MAX = 4  # addresses that one session is told
-GRACE_MS = 20_000  # for the move; the link stays if there is none
+LOOKS_MAX = 256  # sessions examined per tick
+OTHERS_MAX = 4  # addresses given to one session
+GRACE_MS = 20_000  # for the move; a client that does not move keeps its link
 
 
 class Shedding:
@@ -51,12 +51,12 @@ class Shedding:
         self._links = links
         self._outbox = outbox
         self._timers = timers
-        self._crowd = crowd  # sessions, in per mille of those that there may be
+        self._crowd = crowd  # the number of sessions, in per mille of the limit
         self._others = others  # addresses of other brokers, nearest first
         self._cpu = 0.0
         self._over_since: Instant | None = None
         self._ticks = False
-        self._mobile: deque[Link] = deque()  # sessions that can move; the next to be looked at first
+        self._mobile: deque[Link] = deque()  # sessions that can move, the next to examine first
         self.is_active = False
         self.asked = 0
         self.taken = 0  # clients that came because another broker asked them to
@@ -73,7 +73,7 @@ class Shedding:
         self._look(now)
 
     def check(self, hello: Hello) -> None:
-        """ProtocolError if a client comes because it was asked to, and this broker is not idle enough."""
+        """ProtocolError if another broker asked this client to move here, and this broker is not idle enough."""
         if hello.moved and self._is_above(low=True):
             raise ProtocolError(Reason.OVERLOADED, "this broker is overloaded")
 
@@ -87,7 +87,7 @@ class Shedding:
         self._look(now)
 
     def left(self, link: Link) -> None:
-        """A session ends. Links that are gone are dropped when they are met, and here if there are too many."""
+        """A session ends. Dead links are dropped when their turn comes, and here if there are too many."""
         if len(self._mobile) > 2 * len(self._links.by_id) + LOOKS_MAX:
             self._mobile = deque(link for link in self._mobile if link.state == READY)
 
@@ -109,7 +109,7 @@ class Shedding:
         return self._cpu >= cpu or self._crowd() >= crowd
 
     def _look(self, now: Instant) -> None:
-        """Something changed: from here on time is watched, if there is reason to."""
+        """The load changed: start the timer if it is above the high mark."""
         if not self._ticks and self._config.shed and self._is_above(low=False):
             self._ticks = True
             self._over_since = now
@@ -134,8 +134,8 @@ class Shedding:
             self._outbox.note(SheddingEnded(self.asked))
 
     def _ask_some(self, now: Instant) -> None:
-        """The busiest of those whose turn it is. Each gets another broker first in its list, so that the load is
-        spread."""
+        """Ask the busiest of the sessions whose turn it is. Their address lists begin with different brokers, so that
+        the load is spread."""
         others = self._others()
         if not others:
             return

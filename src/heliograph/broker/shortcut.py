@@ -1,13 +1,13 @@
-"""The shortcut: a read that is one publication, or one parcel, for one link that keeps up. It is written on at once.
+"""The shortcut: a read with a single publication or parcel for one link that keeps up is written to it at once.
 
 In:    bytes of a link's stream.
 Out:   the one write that follows from them; None if it is not that simple, and then nothing has been done.
 State: none of its own; it updates links, origins and neighbours as the long path does.
 Not here: everything else (reading.py, links.py, routing/parcels.py), which a None leaves to ``receive``.
 
-At low load every read is of this kind, so this decides the latency of a broker and of a hop. It does the same as the
+At low load every read is of this kind, so this determines the latency of a broker and of a hop. It does the same as the
 long path, to the byte; tests/broker/test_shortcut.py compares the two. _native.c has a compiled twin; before it is
-used, twins.py compares what it reads with what there is.
+used, twins.py checks that the attributes it reads exist.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ class PlainShortcut:
         self._payload_bytes_max = payload_bytes_max
 
     def limit(self, payload_bytes_max: int) -> None:
-        """The largest payload that is taken from now on."""
+        """Set the largest payload that is accepted from now on."""
         self._payload_bytes_max = payload_bytes_max
 
     def take(self, link: LinkId, data: bytes, now: Instant) -> tuple[LinkId, bytes] | None:
-        """The link to write to, and what. None: ``receive`` must look."""
+        """The link to write to, and the bytes; None if ``receive`` has to handle the read."""
         source = self._by_id.get(link)
         if source is None or source.state != READY or source.need or self._touched or self._outbox.writes:
             return None

@@ -1,12 +1,12 @@
 """STORED frames: from a store to one session, wherever in the network it is.
 
-In:    STORED frames of stores here, and of those elsewhere in parcels.
-Out:   the same frames to the session that they name, without publications that it may not hear; parcels.
+In:    STORED frames from stores at this broker and, in parcels, from stores elsewhere.
+Out:   the same frames to the session that they name, without publications that it may not receive; parcels.
 State: counters.
-Not here: what a store says (stores/), the layout (wire/stores.py), who is a store (access.py, sessions.py).
+Not here: what a store sends (stores/), the layout (wire/stores.py), which peer is a store (access.py, sessions.py).
 
-The broker where a frame enters checks that a store sent it; the receiver's broker checks each topic, so that nobody
-reads from a store what they may not hear live. A frame for a session that does not keep up is dropped and counted: the
+The broker where a frame enters checks that a store sent it; the receiver's broker checks each topic, so that no client
+reads from a store what it may not receive live. A frame for a session that does not keep up is dropped and counted: the
 reader notices and asks again.
 """
 
@@ -30,7 +30,7 @@ from heliograph.wire.stores import span, span_of, stored
 
 
 class StoredFrames:
-    """Passes them on."""
+    """Passes STORED frames on."""
 
     def __init__(self, links: Links, sessions: Sessions, subscriptions: Subscriptions, routing: Routing) -> None:
         self._links = links
@@ -39,10 +39,10 @@ class StoredFrames:
         self._routing = routing
         self._inbox = routing.advertising.inbox
         self.dropped = 0  # for sessions that did not keep up
-        self.withheld = 0  # publications that the receiver may not hear
+        self.withheld = 0  # publications that the receiver may not have
 
     def receive(self, link: Link, frame: Frame, now: Instant) -> None:
-        """From a store here."""
+        """A frame from a store at this broker."""
         if not link.identity.has(Role.STORE):
             raise ProtocolError(Reason.ROLE_MISSING, "only a store may send this")
         if not is_inbox(frame.topic.decode(errors="replace")):
@@ -50,7 +50,7 @@ class StoredFrames:
         self._pass(link, frame, False, now)
 
     def arrive(self, link: Port, frame: Frame, inside: bool, now: Instant) -> None:
-        """From a store elsewhere; if ``inside``, perhaps for another member of this cluster."""
+        """A frame from a store elsewhere; if ``inside``, it may be for another member of this cluster."""
         if not is_inbox(frame.topic.decode(errors="replace")):
             self._links.count(Reason.BODY_MALFORMED)
         elif inside or frame.topic.startswith(self._inbox + b"/"):
@@ -81,7 +81,7 @@ class StoredFrames:
         self._links.put(receiver, raw)
 
     def _allowed(self, receiver: Link, frame: Frame) -> bytes:
-        """The frame without what the receiver may not hear. ProtocolError if it is malformed."""
+        """The frame without publications that the receiver may not have. ProtocolError if it is malformed."""
         channel, before, after, offsets = span_of(frame)
         payload = frame.payload
         known: dict[bytes, bool] = {}

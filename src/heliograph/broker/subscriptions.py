@@ -41,11 +41,11 @@ from heliograph.wire.limits import SUBSCRIPTIONS_PER_DELIVERY_MAX
 REMOVED_AT_ONCE = 256  # subscriptions of a departed link per wake: about a millisecond
 BROKERS = Identity(
     "brokers", (Role.BROKER, Role.ADMIN, Role.STORE)
-)  # what comes from a broker was allowed where it entered
-MATCHES_PER_STEP = 16  # subscriptions that a topic matches, or places where they were looked for: as long as one step
-CHARACTERS_PER_STEP = 8  # of a condition that is read
+)  # publications from a broker were checked where they entered
+MATCHES_PER_STEP = 16  # subscriptions that match a topic, or places searched for them: they take one step
+CHARACTERS_PER_STEP = 8  # of a condition that is parsed
 COVERED_PER_STEP = 256  # subscriptions that another one might cover
-TURNS_MAX = 65_536  # groups, of which some may be gone; when turns are forgotten, the first member is next
+TURNS_MAX = 65_536  # groups, some of which may be gone; after turns are forgotten, the first member is next
 SINKS_MAX = 1_024  # remembered combinations of one link's subscriptions
 
 
@@ -76,11 +76,11 @@ class Subscriptions:
         self.rights = Rights(timers, lambda root: self.forget(root + b"/#"), self._end_below, self._let_publish)
         self._departed: deque[list[SubscriptionEntry]] = deque()
         self.count = 0
-        self.has_slow_topics = False  # some topic was met of which each publication has to be looked at
+        self.has_slow_topics = False  # for some topic, each publication's content has to be examined
         self._turns: dict[int, int] = {}
         brokers = Access(AccessConfig()).profile(BROKERS)
-        self.local = RouteTable(brokers, self._resolve_arrived)  # for what arrives at us as its target
-        self.inner = RouteTable(brokers, self._resolve_arrived)  # for what arrives from another cluster
+        self.local = RouteTable(brokers, self._resolve_arrived)  # for publications that arrive here as their target
+        self.inner = RouteTable(brokers, self._resolve_arrived)  # for publications that arrive from another cluster
 
     def _let_publish(self, link: LinkId, root: bytes, may: bool) -> None:
         known = self._links.by_id.get(link)
@@ -90,7 +90,7 @@ class Subscriptions:
     # -- what clients ask ---------------------------------------------------------------------------------------
 
     def subscribe(self, link: Link, frame: Frame, now: Instant) -> None:
-        """A SUBSCRIBE frame: in force when CONFIRMED is written."""
+        """A SUBSCRIBE frame: the subscription is in force when CONFIRMED is written."""
         body = bodies.decode(bodies.Subscribe, frame.payload)
         try:
             subscription, condition = self._checked(link, body)
@@ -126,12 +126,12 @@ class Subscriptions:
         self._links.put(link, control(Kind.CONFIRMED, frame.sequence))
 
     def _count_wide(self, pattern: bytes) -> None:
-        """A filter with wildcards that comes or goes may cover, or uncover, what all others want."""
+        """Spend steps for a filter with wildcards that comes or goes: it may cover or uncover all others."""
         if is_wild(pattern):
             self._steps.spend(self.count // COVERED_PER_STEP)
 
     def _enter(self, entry: SubscriptionEntry) -> None:
-        """Put it into its table, and let cached routes know."""
+        """Put a subscription into its table, and update the cached routes."""
         subscription = entry.subscription
         if entry.condition is None:
             self._topics.add(subscription.filter, entry)
@@ -200,7 +200,7 @@ class Subscriptions:
         return table
 
     def _resolve_scanned(self, table: RouteTable, topic: bytes) -> Route | None:
-        """For the scan: None where it has to stop, at a topic that is none or because this read has taken long."""
+        """For the scan: None if it has to stop, because the topic is invalid or this read has taken too long."""
         if self._steps.left <= 0 or topic_fault(topic):
             return None
         self._steps.spend(1)
@@ -234,14 +234,14 @@ class Subscriptions:
         return table.keep(topic, sinks, routes_max, shares=shares, content=content, guard=guard)
 
     def may_hear(self, link: Link, topic: bytes) -> bool:
-        """True if this link would be delivered what is published on this topic, if it subscribed to it now."""
+        """True if this link would receive publications on this topic if it subscribed to it now."""
         assert link.table is not None
         profile = link.table.profile
         is_allowed = profile.may("subscribe", topic) and profile.may_filter(topic, link.identity.entity)
         return is_allowed and self._is_granted(link, profile, topic)
 
     def _is_granted(self, link: Link, profile: Profile, topic: bytes) -> bool:
-        """True unless this link needs a right to hear this topic, or filter, and has none."""
+        """True unless this link needs a right to receive this topic or filter, and has none."""
         if not profile.asks_grant("subscribe", topic):
             return True
         root = created_root(topic)
@@ -308,7 +308,7 @@ class Subscriptions:
         return tuple(_sink(link, subscriptions) for link, subscriptions in per_link.items()), members
 
     def _admit(self, entry: SubscriptionEntry) -> None:
-        """Let the cached routes know of a new subscription."""
+        """Add a new subscription to the cached routes."""
         link, subscription = entry.link, entry.subscription
         if subscription.group:
             self.forget(subscription.filter)
@@ -324,7 +324,7 @@ class Subscriptions:
             )
 
     def _dismiss(self, entry: SubscriptionEntry) -> None:
-        """Let the cached routes know that a subscription went."""
+        """Remove a subscription from the cached routes."""
         subscription = entry.subscription
         if subscription.group:
             self.forget(subscription.filter)
@@ -351,7 +351,7 @@ class Subscriptions:
     # -- going --------------------------------------------------------------------------------------------------
 
     def leave(self, link: Link, now: Instant) -> None:
-        """A link is gone: take its subscriptions out, a slice at a time."""
+        """A link is gone: remove its subscriptions, a slice at a time."""
         entries = self._entries.pop(link, None)
         self.rights.leave(link.id, (link.origin, link.identity), now)
         for table in self._every_table():
@@ -387,7 +387,7 @@ class Subscriptions:
     # -- looking ------------------------------------------------------------------------------------------------
 
     def report(self) -> list[dict[str, object]]:
-        """Every subscription of a client, as a row; those of the node's own services are no news."""
+        """A row for every subscription of a client; those of the node's own services are left out."""
         return [
             {
                 "link": link.id,

@@ -40,19 +40,19 @@ class Timing:
         timers: Timers,
     ) -> None:
         self.keeper = Keeper(broker, incarnation, heartbeat_ms * NS_PER_MS)
-        self.ahead_ns: int | None = None  # network time = now + this; None until the wall clock was told
+        self.ahead_ns: int | None = None  # network time = now + this; None until the wall clock is known
         self._servers = Servers(config.addresses, config.poll_s * NS_PER_S, seed, outbox)
         self._outbox = outbox
         self._timers = timers
         self._told: Reference | None = None
 
     def clock(self, wall_ns: int, now: Instant) -> None:
-        """What the wall clock says."""
+        """The wall clock's time."""
         self.keeper.wall(wall_ns, now)
         self._review(now)
 
     def _review(self, now: Instant) -> None:
-        """Look whether the reference is still there, now and when that may have changed."""
+        """Check whether the reference is still there, now and again when that may have changed."""
         at = self.keeper.review(now)
         if at is not None:
             self._timers.set("time", at, self._review)
@@ -86,7 +86,7 @@ class Timing:
             self._timers.set("ask time", at, self._ask)
 
     def receive_datagram(self, data: bytes, now: Instant) -> None:
-        """Perhaps a server's answer."""
+        """A datagram that may be a server's answer."""
         sample = self._servers.receive(data, now)
         if sample is not None and self.keeper.hear_server(sample, now):
             self._review(now)

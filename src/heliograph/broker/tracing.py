@@ -40,7 +40,7 @@ TRACES_MAX = 64
 LINKS_TOLD_MAX = 100  # of one broker, in one answer
 INTERESTS_TOLD_MAX = 200
 NUMBERS_TOLD_MAX = 100  # of one link's subscriptions
-TEXT_TOLD_MAX = 256  # of a condition, and of what failed: with all of these, an answer is a frame that can travel
+TEXT_TOLD_MAX = 256  # of a condition, and of what failed: with all these limits, an answer fits a frame
 ANSWERS_MAX = 4_096  # to one trace; no network has as many brokers that would deliver one publication
 
 HEX = re.compile(r"[0-9a-f]{16}\Z")
@@ -52,10 +52,10 @@ class Recipients(msgspec.Struct, frozen=True):
 
     broker: str
     cluster: str
-    path: list[tuple[str, str]]  # id and name, as far as it is known there
+    path: list[tuple[str, str]]  # ids, and names as far as that broker knows them
     links: list[dict[str, Any]]
     groups: int
-    conditions: list[dict[str, Any]] = []  # subscriptions here that ask for more than the topic
+    conditions: list[dict[str, Any]] = []  # conditional subscriptions there
 
 
 _decode = msgspec.json.Decoder(Recipients).decode
@@ -68,9 +68,9 @@ class Trace:
 
     def __init__(self, topic: bytes, members: int, others: bool, done: Callable[[dict[str, Any]], None]) -> None:
         self.topic = topic
-        self.interests: list[dict[str, Any]] = []  # of other brokers and clusters, with what became of them
+        self.interests: list[dict[str, Any]] = []  # of other brokers and clusters, with the outcome for each
         self.members = members  # how many brokers of our own cluster will answer
-        self.others = others  # whether other clusters get it, whose answers cannot be counted beforehand
+        self.others = others  # whether it goes to other clusters: the number of their answers is not known in advance
         self.done = done
         self.brokers: list[dict[str, Any]] = []
 
@@ -140,7 +140,7 @@ class Tracing:
             self._send_back(link, answer, (), now)
 
     def _send_back(self, link: Port, frame: Frame, trace: tuple[int, ...], now: Instant) -> None:
-        """Toward the broker that asked, which is found like the inboxes of its sessions."""
+        """Send an answer to the broker that asked, which is found like the inboxes of its sessions."""
         targets, _ = self._targets_of(b"%b/%016x/trace" % (INBOX_ROOT, frame.origin), bool(trace))
         self._forward(link, targets, frame.raw, TTL - len(trace), trace[:-1], now)
 
@@ -177,19 +177,19 @@ class Tracing:
         )
 
     def _name(self, broker: str, told: str) -> str:
-        """The name of a broker on the path: the broker that answered may not know it, and we may."""
+        """The name of a broker on the path: we may know it if the broker that answered does not."""
         if told != broker or not HEX.match(broker):
             return told
         return self._view.name_of(int(broker, 16))
 
     def _fitting(self, topic: bytes, raw: bytes) -> list[RemoteInterest]:
-        """Interests of others that this publication fits by its content."""
+        """Remote interests whose conditions this publication meets."""
         event = event_of(raw)
         fields = self._view.interests.fields(topic)
         return values_of([entry for field in fields for entry in field.match(event)])
 
     def _interests(self, topic: bytes, raw: bytes) -> list[dict[str, Any]]:
-        """What becomes of every interest of others that concerns this topic."""
+        """Every remote interest that concerns this topic, with the outcome for this publication."""
         view, event = self._view, event_of(raw)
         remote = view.interests.match(topic)
         remote += values_of([entry for field in view.interests.fields(topic) for entry in field.entries])
@@ -206,7 +206,7 @@ class Tracing:
         ]
 
     def _recipients(self, topic: bytes, raw: bytes, path: tuple[int, ...]) -> dict[str, Any]:
-        """The recipients of this publication here, and what became of the conditions."""
+        """The recipients of this publication here, and the outcome of each condition."""
         view = self._view
         table = self._subscriptions.local
         route = table.routes[topic]
@@ -243,7 +243,7 @@ class Tracing:
 
 
 def _became(condition: Condition | None, event: Event) -> dict[str, Any]:
-    """What a condition asks, whether the event fits, and if not, why."""
+    """A condition, whether the event meets it, and if not, why."""
     if condition is None:
         return {"language": "topic", "where": "", "matches": True, "failed": ""}
     failed = refusal(condition, event)

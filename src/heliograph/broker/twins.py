@@ -1,13 +1,13 @@
-"""Twins: checks that the compiled hot path and the Python around it mean the same attributes and numbers.
+"""Twins: checks that the compiled hot path and the Python around it use the same attributes and numbers.
 
 In:    the names and numbers that _native.c uses.
-Out:   nothing; an ImportError if they are not those of the classes here.
+Out:   nothing; an ImportError if they differ from those of the Python classes.
 State: none.
 Not here: whether both do the same (tests/broker/test_native.py, tests/broker/test_shortcut.py).
 
-_native.c reads attributes by name and borrows their values, so each must be a slot, or a constant of its class: a
-property would make a value to which no reference is held. This is checked when the broker is loaded, not when a
-publication comes.
+_native.c reads attributes by name and borrows their values, so each must be a slot or a class constant: a property
+would return a value to which nothing holds a reference. This is checked when the broker is loaded, not for each
+publication.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ HELD = (MemberDescriptorType, FunctionType, MethodDescriptorType, int, type(None
 
 
 def check(names: Sequence[str], limits: Mapping[str, int]) -> None:
-    """ImportError where what _native.c was compiled with is not what there is."""
+    """ImportError if _native.c was compiled for other names or numbers."""
     found = problems(names, limits)
     if found:
         raise ImportError(f"heliograph/broker/_native.c is not the twin of this Python: {'; '.join(found)}")

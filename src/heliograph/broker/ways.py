@@ -1,8 +1,8 @@
-"""Ways for services: what those that attend are told of neighbours, next hops and costs, and when it changes.
+"""Ways for services: tells the services that attend about neighbours, next hops and costs, and about changes.
 
 In:    services that attend; a settled map; neighbours that come and go.
-Out:   words on their pipes: the ways, whenever they differ from those told last.
-State: who attends, and what was told last.
+Out:   frames on their pipes: the ways, whenever they differ from those sent last.
+State: which services attend, and what was sent last.
 Not here: how ways are found (routing/map.py), frames between services (service_hops.py).
 """
 
@@ -18,7 +18,7 @@ BROKER_NAME = b"broker"
 
 
 class ServiceWays:
-    """Tells services where everything is."""
+    """Tells services about neighbours and ways."""
 
     def __init__(self, view: View, links: Links) -> None:
         self._view = view
@@ -27,7 +27,7 @@ class ServiceWays:
         self._told: WaysHere | None = None
 
     def attend(self, pipe: Link) -> None:
-        """A service wants to hear of neighbours and ways from now on: first what they are now."""
+        """Tell a service about neighbours and ways from now on, beginning with the current ones."""
         self._attending[pipe] = None
         self._told = self._now()
         self._tell(pipe, Word(ways=self._told))
@@ -41,7 +41,7 @@ class ServiceWays:
         self._attending.pop(pipe, None)
 
     def look(self) -> None:
-        """Something may have changed: tell it."""
+        """Something may have changed: tell the services if so."""
         if not self._attending:
             return
         ways = self._now()
@@ -52,7 +52,7 @@ class ServiceWays:
             self._tell(pipe, Word(ways=ways))
 
     def ended(self, pipe: Link, asker: int) -> None:
-        """The link of a client that asked this service has ended."""
+        """The link of a client that sent requests to this service has ended."""
         if pipe in self._attending:
             self._tell(pipe, Word(ended=asker))
 
@@ -77,7 +77,7 @@ class ServiceWays:
         )
 
     def _link(self, step: int | None) -> int | None:
-        """The link to a neighbour; None while it is gone and the ways through it are not yet forgotten."""
+        """The link to a neighbour; None if it is gone but ways still lead through it."""
         neighbour = self._view.neighbours.get(step) if step is not None else None
         return None if neighbour is None else neighbour.link.id
 

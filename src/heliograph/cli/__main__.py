@@ -1,11 +1,12 @@
 """The application that spark-submit runs: the command line, as a file.
 
 In:    the arguments of the command.
-Out:   as `heliograph`.
+Out:   as of `heliograph`.
 State: none.
 Not here: the commands (main.py).
 
-Python looks for modules beside such a file first, where ours would hide others of the same name: that place goes.
+Python searches the folder of such a file for modules first, where ours would hide others of the same name. So that
+folder is removed from the search path.
 """
 
 import sys

@@ -3,7 +3,7 @@
 In:    settings, with this command's options on top; an administrator's questions.
 Out:   a directory until a signal ends it; its brokers and counters as a table or as JSON.
 State: none.
-Not here: the directory (discovery/brokers/directory.py), running it (live/node.py), asking it for a broker.
+Not here: the directory (discovery/brokers/directory.py), running it (live/node.py), searching (discover.py).
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _run(chosen: Path | None, options: list[Any]) -> int:
     from heliograph.observe.log import NodeLog
 
     def load() -> Settings:
-        """The settings as they are now, found in the same way as at the start."""
+        """The current settings, found in the same way as at the start."""
         return settings_from(chosen, options)
 
     name = settings.of(DirectoryConfig).name
@@ -140,7 +140,7 @@ def list_brokers(at: Where = DEFAULT, as_json: AsJson = False) -> None:
 
 
 def ask_directory(at: str, question: str) -> list[Any]:
-    """The directory's answer; a list comes in pages."""
+    """The directory's answer; lists are fetched in pages."""
     from heliograph.discovery.brokers.config import address_of
     from heliograph.model.hosts import is_loopback
 

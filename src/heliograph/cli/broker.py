@@ -37,7 +37,7 @@ app.add_typer(broker_link.app, name="link")
 
 AsJson = Annotated[bool, typer.Option("--json", help="As JSON.")]
 
-# What is shown of a link to people; --json has everything.
+# The columns for people; --json has everything.
 _LINK_COLUMNS = (
     "link", "entity", "name", "address", "transport", "subscriptions", "publications", "deliveries", "dropped",
     "backlog_bytes",
@@ -76,7 +76,7 @@ def drain(
     there: Connection,
     grace_ms: Annotated[int | None, typer.Option(min=0, help="How long clients have to leave.")] = None,
 ) -> None:
-    """Have a broker let its clients go and end."""
+    """Drain a broker: its clients leave, then it ends."""
     place, _ = ask_at(there, {"do": "drain"} if grace_ms is None else {"do": "drain", "grace_ms": grace_ms})
     say(f"{place}: draining")
 
@@ -97,7 +97,7 @@ def reload(there: Connection) -> None:
 
 
 def _ask_rows(there: Connection, question: str) -> list[dict[str, Any]]:
-    """A report that may not fit one answer, page by page. What changes meanwhile may be missed or doubled."""
+    """A report that may not fit in one answer, page by page. Rows that change meanwhile may be missed or doubled."""
     rows: list[dict[str, Any]] = []
 
     async def work() -> None:

@@ -3,7 +3,7 @@
 In:    an administrator's request and the other broker's address.
 Out:   orders to the broker; its neighbours as a table or as JSON.
 State: none.
-Not here: making and watching links (broker/routing/peering.py), links that are kept from the start (config/).
+Not here: opening and watching links (broker/routing/peering.py), links that are kept from the start (config/).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 app = group("Link a running broker to others.")
 
-# What is shown of a neighbour to people; --json has everything.
+# The columns for people; --json has everything.
 COLUMNS = ("broker", "cluster", "cost", "round_trip_us", "suspected", "dialled", "unconfirmed_bytes")
 LIST_COLUMNS = ("address", "state", "broker", "cluster", "cost", "round_trip_us", "suspected", "dialled", "reason")
 

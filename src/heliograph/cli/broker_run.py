@@ -98,7 +98,7 @@ def run_broker(
 
 
 def run_with(config: Path | None, given: tuple[tuple[str, Any, str], ...]) -> None:
-    """Run a broker with these settings on top, if they have a value."""
+    """Run a broker with these options on top of the settings, if they have a value."""
     from heliograph.config.sources import Option
 
     code = _run(config, [Option(path, str(value), typed) for path, value, typed in given if value is not None])
@@ -114,7 +114,7 @@ def _run(chosen: Path | None, options: list[Option]) -> int:
     from heliograph.observe.log import NodeLog
 
     def load() -> Settings:
-        """The settings as they are now, found in the same way as at the start."""
+        """The current settings, found in the same way as at the start."""
         return settings_from(chosen, options)
 
     log = NodeLog(settings.broker.name, level=settings.log.level, format=settings.log.format)
@@ -122,7 +122,7 @@ def _run(chosen: Path | None, options: list[Option]) -> int:
 
 
 def link_options(addresses: list[str]) -> Iterator[tuple[str, Any, str]]:
-    """The options of each link, of which the host comes first."""
+    """The options of each link, the host first."""
     for address in addresses:
         target = target_of(address, "--link")
         yield "network.links.host", target.host, "--link"

@@ -1,4 +1,4 @@
-"""`heliograph ca`: an authority of one's own, in a folder.
+"""`heliograph ca`: the user's own authority, in a folder.
 
 In:    names, roles and hosts.
 Out:   authority.crt and authority.key, a pair for each entity, revoked.crl; keys are readable by their owner only.
@@ -107,7 +107,7 @@ def revoke(
     ],
     folder: Folder = FOLDER,
 ) -> None:
-    """Take certificates back: adds them to revoked.crl."""
+    """Revoke certificates: adds them to revoked.crl."""
     from datetime import UTC, datetime
 
     from heliograph.cli.files import PUBLIC, read_file, write_file

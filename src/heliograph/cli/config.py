@@ -1,9 +1,9 @@
 """`heliograph config`: check, show and explain settings.
 
 In:    a settings file, the environment.
-Out:   every problem at once; every value in force and where it came from; what a key means.
+Out:   every problem at once; every value in force and its source; what a key means.
 State: none.
-Not here: reading and checking (config/), what keys mean (the rooms' dataclasses).
+Not here: reading and checking (config/), what keys mean (the dataclasses of each package).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="As one JSON object.")]
 
 
 def settings_from(chosen: Path | None, options: Sequence[Option] = ()) -> Settings:
-    """The settings that a command run here and now would use."""
+    """The settings that a command would use here and now."""
     import os
 
     from heliograph.config.load import load_settings
@@ -100,7 +100,7 @@ def explain(
 
     from heliograph.config.sections import KEYS
 
-    section = "" if key is None else f"{key.strip('[]')}."  # also in the form of the file: [limits]
+    section = "" if key is None else f"{key.strip('[]')}."  # also as written in the file: [limits]
     listed = {path: each for path, each in KEYS.items() if path.startswith(section)}
     if key is None or (listed and key not in KEYS):
         if as_json:
@@ -153,7 +153,7 @@ def _described(key: Key) -> dict[str, Any]:
 
 
 def _toml(value: Any) -> str:
-    """A value in the form of the file."""
+    """A value in the syntax of the file."""
     import json
 
     if value is None:

@@ -1,4 +1,4 @@
-"""How a command reaches a broker: the options that all of them share, and the client made from them.
+"""How a command reaches a broker: the options that all commands share, and the client made from them.
 
 In:    options and their environment variables. There is no option for a secret: tokens and keys are in files.
 Out:   a connected client; errors that say what to do.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from heliograph.client.discover import Discover
     from heliograph.live.client import Client
 
-PATIENCE_S = 2.0  # a broker that was started a moment ago, in the same script, is waited for
+PATIENCE_S = 2.0  # wait for a broker that was started a moment ago, in the same script
 
 _HINTS = {
     Reason.DIAL_FAILED: "`heliograph broker run` starts one",
@@ -61,7 +61,7 @@ class Connection:
         return bool(self.entity or self.token_file or self.certificate)
 
     def place(self, client: Client) -> str:
-        """Where a client is connected, for people: the address that was given, or the one that was found."""
+        """Where a client is connected, for people: the given address, or the one that was found."""
         network = f", network {client.network}" if client.network else ""
         return self.url or f"broker {client.broker} ({client.address}{network})"
 
@@ -144,7 +144,7 @@ def run_until_ended(main: Coroutine[Any, Any, None]) -> None:
 
 @asynccontextmanager
 async def connected(connection: Connection, *, name: str, as_admin: bool = False, **more: Any) -> AsyncIterator[Client]:
-    """A client that is connected, and closed in the end. ``as_admin``: with all that this user may show."""
+    """A client that is connected, and closed at the end. ``as_admin``: with all credentials that this user has."""
     import heliograph
 
     options: dict[str, Any] = {
@@ -174,7 +174,7 @@ async def connected(connection: Connection, *, name: str, as_admin: bool = False
 
 
 def search_options(config: Path | None = None) -> Discover:
-    """How a command looks for a broker: the settings that it would use here, and the environment."""
+    """How a command searches for a broker: the settings that it would use here, and the environment."""
     import os
 
     from heliograph.config.load import find_file
@@ -184,12 +184,12 @@ def search_options(config: Path | None = None) -> Discover:
 
 
 def ask(there: Connection, request: dict[str, Any]) -> Any:
-    """What the admin service of a broker answers."""
+    """The answer of a broker's admin service."""
     return ask_at(there, request)[1]
 
 
 def ask_at(there: Connection, request: dict[str, Any]) -> tuple[str, Any]:
-    """The same, with where that broker is."""
+    """The same, with the broker's address."""
     answers: list[tuple[str, Any]] = []
 
     async def work() -> None:
@@ -201,7 +201,7 @@ def ask_at(there: Connection, request: dict[str, Any]) -> tuple[str, Any]:
 
 
 def _local_admin(target: Target) -> tuple[str, str] | None:
-    """An administrator also shows the local token of a broker that this user runs on this machine."""
+    """The local token of a broker that this user runs on this machine, which an administrator also presents."""
     from heliograph.live.runtime import local_token
     from heliograph.model.hosts import is_loopback
 
@@ -217,12 +217,12 @@ def _is_here(url: str) -> bool:
 
 
 def told_what_to_do(error: NotConnectedError | RefusedError, connection: Connection) -> HeliographError:
-    """The error with a hint, where there is a usual cause."""
+    """The error with a hint, if there is a usual cause."""
     url, hint = connection.url or "", _HINTS.get(error.reason)
     if error.reason in _ENDS and not url.startswith("heliographs:"):
         hint = "does the broker speak TLS there? Then write heliographs://"
     elif error.reason in _ENDS and connection.certificate is None:
-        # A broker that misses our certificate says so after our side of the handshake is done, if at all.
+        # A broker that requires our certificate reports it only after our side of the handshake is done, if at all.
         hint = "if the broker asks for certificates, give --certificate and --key"
     elif error.reason is Reason.DIAL_FAILED and url and not _is_here(url):
         hint = "check the name and the port, and that a broker runs there"

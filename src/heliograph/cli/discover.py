@@ -1,6 +1,6 @@
 """`heliograph discover`: find the nearest broker, and explain the choice.
 
-In:    options over the section [search] of the settings; certificates, where answers must be signed.
+In:    options over the section [search] of the settings; certificates, if answers must be signed.
 Out:   the broker's address; with --explain all candidates and what was tried; with --watch every change.
 State: none.
 Not here: the search (live/discover.py), the options as data (client/discover.py).
@@ -182,7 +182,7 @@ def _row(finding: Finding) -> dict[str, Any]:
         "network": finding.network,
         "round_trip_ms": "" if trip is None else f"{trip:.2f}",
         "estimate_ms": f"{finding.delay_ms:.1f}±{finding.delay_error_ms:.1f}",
-        "cpu": f"{usage['cpu_permille'] / 10:.0f} %" if total else "",  # it has just started and told nothing yet
+        "cpu": f"{usage['cpu_permille'] / 10:.0f} %" if total else "",  # it has just started, without a report yet
         "memory": f"{100 * usage['memory_used'] // total} %" if total else "",
         "clients": usage["connections"],
         "links": usage["links"],

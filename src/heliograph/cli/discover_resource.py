@@ -1,4 +1,4 @@
-"""`heliograph discover resource`: the resources that fit, once or as they change.
+"""`heliograph discover resource`: the resources that match, once or as they change.
 
 In:    a condition, a model, an order.
 Out:   a table, or JSON; with --watch one line for each change.
@@ -35,13 +35,13 @@ def _resource(
     there: c.Connection,
     where: Annotated[str, typer.Option(help="What a resource must offer.")] = "true",
     model: Annotated[str, typer.Option(help="static or dynamic.")] = "dynamic",
-    best: Annotated[int, typer.Option(help="Only the best so many; 0: all.", min=0)] = 0,
+    best: Annotated[int, typer.Option(help="Only this many, the best ones; 0: all.", min=0)] = 0,
     order: Annotated[str, typer.Option(help="An attribute, perhaps with desc: 'load', 'memory desc'.")] = "",
     near: Annotated[
         str, typer.Option(help="me: near this client's broker; together: near one another.", metavar="me|together")
     ] = "",
     max_age: Annotated[
-        float | None, typer.Option(help="Share answers that are at most so many seconds old; 0: none.", min=0)
+        float | None, typer.Option(help="Share answers that are at most this many seconds old; 0: none.", min=0)
     ] = None,
     deliver: Annotated[str | None, typer.Option(help="similarity, normal or direct.")] = None,
     deadline: Annotated[float | None, typer.Option(help="Seconds to wait for hosting brokers.", min=0.01)] = None,

@@ -1,9 +1,9 @@
-"""`heliograph discover topic`: what is there to listen to?
+"""`heliograph discover topic`: finds topics to subscribe to.
 
 In:    a query in one of the languages; bounds on times.
 Out:   topics as a table, one JSON object per line, or with --watch every change.
 State: none.
-Not here: the search (discovery/topics/finder.py), topics of one's own (topic.py).
+Not here: the search (discovery/topics/finder.py), the user's own topics (topic.py).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def find_topics(
     ] = "",
     valid_for: Annotated[str, typer.Option(metavar="TIME", help="Valid for at least so long.")] = "",
     newest: Annotated[bool, typer.Option("--newest", help="The newest first.")] = False,
-    count: Annotated[int, typer.Option(help="At most so many.", min=1, max=10_000)] = 100,
+    count: Annotated[int, typer.Option(help="At most this many.", min=1, max=10_000)] = 100,
     tdn: Annotated[list[str] | None, typer.Option(metavar="TDN-ID", help="Ask these directories only.")] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Go on, and tell what appears, changes or goes.")] = False,
     timeout: Annotated[float, typer.Option(help="Seconds to wait for directories.", min=0.1)] = 5.0,

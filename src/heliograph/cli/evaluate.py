@@ -1,6 +1,6 @@
-"""`heliograph evaluate`: the papers' experiments, repeated, with their figures beside ours.
+"""`heliograph evaluate`: repeats the papers' experiments, and shows their figures beside ours.
 
-In:    how many runs, a seed, which topologies, sites and sizes; whether it is to be live.
+In:    how many runs, a seed, which topologies, sites and sizes; whether to run live.
 Out:   tables, or one JSON object.
 State: none.
 Not here: the experiments (evaluation/).
@@ -22,7 +22,7 @@ from heliograph.maps.cells import table
 BROKERS_MAX = 20_000  # what a directory keeps by default
 RUNS_MAX = 10_000
 QUICK_RUNS = 12
-LATE_MS = 0.5  # that relays are late on the average; on an idle computer it is 0.2
+LATE_MS = 0.5  # relays may be this late on average; on an idle computer it is 0.2
 
 app = group("Run the experiments of the papers.")
 evaluate_topics.register(app)
@@ -89,14 +89,14 @@ def _brokers(
 
 
 def save_measurements(report: dict[str, Any], folder: Path) -> Path:
-    """Write what was measured, one JSON object per line; the file."""
+    """Write the measurements, one JSON object per line. Returns the file."""
     from heliograph.evaluation.measurements import of_brokers
 
     return measured.save("brokers", report, of_brokers, folder)
 
 
 def _chosen(option: str, given: Sequence[str] | None, known: Sequence[str]) -> list[str]:
-    """What was asked for, in the usual order; everything if nothing was."""
+    """The given choices, in the usual order; all of them if none was given."""
     for name in given or ():
         if name not in known:
             raise UsageError(f"{option} {name[:64]!r}: one of {', '.join(known)}")
@@ -116,7 +116,7 @@ def parse_sizes(text: str) -> tuple[int, ...]:
 def evaluate(
     runs: int, seed: int, sizes: Sequence[int], sites: Sequence[str], experiments: Sequence[str]
 ) -> dict[str, Any]:
-    """Everything that is simulated, as plain values."""
+    """All simulated experiments, as plain values."""
     from heliograph.evaluation import scale as scales
     from heliograph.evaluation import simulated
 
@@ -191,14 +191,14 @@ def _section(head: str, rows: Sequence[dict[str, Any]]) -> None:
 
 
 def _with_paper(row: dict[str, Any], measured: dict[str, Any]) -> dict[str, Any]:
-    """A row with our statistics, and the paper's where there are any."""
+    """A row with our statistics, and the paper's if there are any."""
     ours, paper = measured["ours"] or {}, measured["paper"] or {}
     row |= {name: ours.get(name) for name in ("mean", "sd", "max", "min", "se")}
     return row | {f"paper {name}": paper.get(name) for name in ("mean", "sd", "max", "min", "se")}
 
 
 def _time_rows(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """How many were found, and how many of these are the nearest, comes before the times."""
+    """Rows with the number found, and how many of these are the nearest, before the times."""
     found = []
     for row in rows:
         cells = {"topology": row["topology"], "client": row["client"], "found": f"{row['found']}/{row['runs']}"}
@@ -208,7 +208,7 @@ def _time_rows(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _share_rows(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """In percent. Waiting for the initial responses is the two columns in the middle."""
+    """In percent. The wait for the initial responses is the two columns in the middle."""
     names = {"reach": "first word", "first": "first response", "others": "other responses", "ping": "ping and choose"}
     return [
         {"topology": row["topology"], "client": row["client"]}

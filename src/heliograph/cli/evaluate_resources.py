@@ -1,6 +1,6 @@
-"""`heliograph evaluate resources`: the experiments of the paper on resources, with its statements as checks.
+"""`heliograph evaluate resources`: the experiments of the paper on resources, with its claims as checks.
 
-In:    how large, a seed; whether counts are taken live too.
+In:    the size, a seed; whether counts are also measured live.
 Out:   tables, one JSON object, or a file of measurements in a folder.
 State: none.
 Not here: the experiments (evaluation/resources/).

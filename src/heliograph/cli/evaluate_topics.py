@@ -66,7 +66,7 @@ def _topics(
 
 
 async def _live(runs: int) -> dict[str, list[float]]:
-    """The milliseconds of creations and discoveries by real clients; the steps are those of the code alone."""
+    """The milliseconds of creations and discoveries by real clients; the single steps are timed without them."""
     import tempfile
 
     import heliograph

@@ -22,11 +22,11 @@ FILE_BYTES_MAX = 4 << 20
 
 
 def write_file(path: Path, data: bytes, *, mode: int = PRIVATE, force: bool = False) -> None:
-    """Write a file in one step: others see the old one or the new one. Without ``force`` an old one stays."""
+    """Write a file atomically: readers see the old one or the new one. Without ``force`` an existing file is kept."""
     try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # private from its first moment
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # private from the start
     except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from None  # not the temporary name
+        raise OSError(error.errno, error.strerror, str(path)) from None  # without the temporary name
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
@@ -45,19 +45,19 @@ def write_file(path: Path, data: bytes, *, mode: int = PRIVATE, force: bool = Fa
 
 
 def refuse_existing(*paths: Path) -> None:
-    """Refuse before any work is done; ``write_file`` checks again, in case the file was created meanwhile."""
+    """Fail before any work is done; ``write_file`` checks again, in case the file was created meanwhile."""
     for path in paths:
         if path.exists() or path.is_symlink():
             raise HeliographError(f"{path} exists; add --force to overwrite it")
 
 
 def private_folder(path: Path) -> None:
-    """Make a folder that only its owner can look into, unless it is there already."""
+    """Create a folder that only its owner can read, unless it exists."""
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 def read_file(path: Path, what: str) -> bytes:
-    """The bytes of a small file; ``what`` says in an error what it should have been."""
+    """The bytes of a small file; ``what`` says in errors what it should contain."""
     try:
         with path.open("rb") as file:
             data = file.read(FILE_BYTES_MAX + 1)
@@ -70,7 +70,7 @@ def read_file(path: Path, what: str) -> bytes:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock, so that no other process changes its files. It ends with the process."""
+    """Hold the folder's lock, so that no other process changes its files. The process's end releases it."""
     import fcntl
 
     handle = os.open(folder, os.O_RDONLY)

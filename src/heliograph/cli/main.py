@@ -94,7 +94,7 @@ def _help(context: typer.Context) -> None:
 
 @cache
 def command() -> Any:
-    """The tree of all commands. To build it takes longer than most commands."""
+    """The tree of all commands. Building it takes longer than most commands."""
     return typer.main.get_command(app)
 
 

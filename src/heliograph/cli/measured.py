@@ -1,6 +1,6 @@
 """Measurements in a folder, for `heliograph pipeline evaluate`.
 
-In:    the report of an experiment, and what makes rows of it (evaluation/measurements.py).
+In:    the report of an experiment, and the function that makes rows of it (evaluation/measurements.py).
 Out:   one file per run, a JSON object per line.
 State: none.
 Not here: tables and figures of them (pipeline/evaluation.py).
@@ -16,7 +16,7 @@ Rows = Callable[[dict[str, Any], str, str, int], list[dict[str, Any]]]
 
 
 def save(name: str, report: dict[str, Any], rows: Rows, folder: Path) -> Path:
-    """Write what was measured; the file."""
+    """Write the measurements. Returns the file."""
     import json
     from time import time_ns
     from uuid import uuid4

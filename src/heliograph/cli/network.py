@@ -1,8 +1,8 @@
-"""`heliograph network`: many brokers on this machine with one command, and what a network looks like.
+"""`heliograph network`: start many brokers on this machine with one command, and show a network.
 
 In:    a number of brokers or a topology file; an administrator's questions.
 Out:   a running network; its map as tree, table, JSON or drawing; the path of a topic.
-State: none here; a network that runs is known by its folder (network_state.py).
+State: none here; a running network is identified by its folder (network_state.py).
 Not here: starting processes (network_processes.py), merging and drawing reports (maps/), topology files (topology/).
 """
 
@@ -127,7 +127,7 @@ def up(
 
 
 def _say_who(folder: Path, url: str) -> None:
-    """How to be alice, or bob."""
+    """Say how to act as alice or bob."""
     from heliograph.cli.network_secure import PEOPLE, environment
 
     say(f"to be {PEOPLE[0]} (or {PEOPLE[1]}, or admin) in this shell:")
@@ -238,7 +238,7 @@ def trace(
 @app.command(epilog=examples("heliograph network advice"))
 @with_connection
 def advice(there: Connection, as_json: AsJson = False) -> None:
-    """Show what the data pipeline advised, from the stores that kept it."""
+    """Show the data pipeline's advice, from the stores that keep it."""
     import json
 
     from heliograph.cli.connection import connected
@@ -256,7 +256,7 @@ def advice(there: Connection, as_json: AsJson = False) -> None:
                     row = json.loads(publication.payload)
                     found.append({name: row.get(name) for name in ("time_us", "kind", "about", "text", "value")})
                 except (ValueError, AttributeError):
-                    continue  # somebody else's publication
+                    continue  # another party's publication
 
     run_work(work())
     show(found[-ADVICE_SHOWN_MAX:], as_json)
@@ -327,7 +327,7 @@ def _local(folder: Path | None) -> tuple[Path, LocalNetwork | None]:
 
 
 def _asked(there: Connection, folder: Path | None) -> tuple[Path, LocalNetwork | None]:
-    """The local network to ask: that of the folder; without folder and address, the default one, if it runs."""
+    """The local network to query: that of the folder; without folder and address, the default one, if it runs."""
     if folder is None and (there.url is not None or there.discover):
         return Path(), None
     where, network = _local(folder)
@@ -339,7 +339,7 @@ def _asked(there: Connection, folder: Path | None) -> tuple[Path, LocalNetwork |
 
 
 def _local_view(where: Path, network: LocalNetwork) -> NetworkView:
-    """All brokers of a local network, asked at the same time."""
+    """All brokers of a local network, queried at the same time."""
     import asyncio
 
     from heliograph.cli.network_processes import administrating, listens
@@ -349,14 +349,14 @@ def _local_view(where: Path, network: LocalNetwork) -> NetworkView:
     reports: dict[str, dict[str, Any]] = {}
 
     async def ask_one(broker: LocalBroker) -> None:
-        if not await listens(broker.port):  # not by its process: it may have been started again by hand
+        if not await listens(broker.port):  # not by its process, as it may have been restarted by hand
             return
         try:
             async with administrating(broker.url) as client:
                 report = await client.ask("admin", MAP)
         except HeliographError:
             return  # shown as not answering
-        if report["broker"] == broker.name:  # its port may be another's by now
+        if report["broker"] == broker.name:  # its port may belong to another broker by now
             reports[broker.name] = report
 
     async def ask_all() -> None:
@@ -371,7 +371,7 @@ def _local_view(where: Path, network: LocalNetwork) -> NetworkView:
         if broker.name not in reports
     ]
     view = merged([reports[name] for name in sorted(reports)], silent)
-    pids = {name: process.pid for name, process in processes(where, network).items()}  # as they are now
+    pids = {name: process.pid for name, process in processes(where, network).items()}  # the current ones
     for broker in network.brokers:
         view.brokers[broker.name].locate(broker.address, pids.get(broker.name))
     for directory in network.directories:

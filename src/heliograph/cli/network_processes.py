@@ -1,12 +1,12 @@
-"""A network of broker processes on this machine, and its directory: started, linked, waited for, stopped.
+"""A network of broker processes on this machine, and its directory: starts, links, awaits and stops them.
 
 In:    a topology and a folder.
 Out:   processes whose maps are complete, or an error that names the failed broker and its log.
-State: the processes; while they run, network_state.py knows them.
+State: the processes; while they run, network_state.py records them.
 Not here: the graph (topology.py), files (network_state.py), commands (network.py).
 
-Ports are free ones, known only when a process has opened its own. So brokers start without links, get them by order,
-and find them in their settings if they are started again.
+Ports are free ones, known only when a process has opened its own. So brokers start without links, get them by orders,
+and find them in their settings if they are restarted.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from heliograph.topology.process_network import NetworkTopology
 if TYPE_CHECKING:
     from heliograph.live.client import Client
 
-START_S_MAX = 30.0  # and one more per broker: a loaded machine may take seconds to start Python
+START_S_MAX = 30.0  # plus one per broker: a loaded machine may take seconds to start Python
 MAP_S_MAX = 30.0
 STOP_S_MAX = 10.0
 POLL_S = 0.05
@@ -76,14 +76,14 @@ class NetworkProcesses:
         self.name = name or state.default_name(folder)
         self.directories: tuple[LocalDirectory, ...] = ()
         self._bdn = bdn
-        self._bdn_port = bdn_port  # 0: the usual one, or a free one where that is taken
+        self._bdn_port = bdn_port  # 0: the default one, or a free one if that is taken
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.brokers: tuple[LocalBroker, ...] = ()
-        self._is_ours = False  # until then the folder may be another network's
+        self._is_ours = False  # until then the folder may belong to another network
 
     async def start(self, say: Say) -> None:
         """Start, link and wait until every map is complete; stop everything if that fails."""
-        private_folder(state.default_folder().parent)  # brokers leave the administrator's token in a private one only
+        private_folder(state.default_folder().parent)  # brokers store the admin's token only in a private folder
         private_folder(self.folder)
         with locked(self.folder):
             refuse_running(self.folder)
@@ -123,19 +123,19 @@ class NetworkProcesses:
             network_secure.make_certificates(self.folder, [broker.name for broker in self.topology.brokers])
 
     def _more(self, name: str) -> list[str]:
-        """What `--secure` adds to a broker's settings."""
+        """The settings that `--secure` adds for a broker."""
         return network_secure.sections(name, name == self.topology.brokers[0].name) if self._secure else []
 
     @property
     def secure_url(self) -> str:
-        """Where the first broker takes clients with certificates; empty if it does not."""
+        """Where the first broker accepts clients with certificates; empty if it does not."""
         if not self._secure:
             return ""
         log = state.log_of(self.folder, self.topology.brokers[0].name)
         return network_secure.secure_url(log.read_text(errors="replace"))
 
     async def _start_directory(self) -> None:
-        """A directory, before the brokers: they are told where it is."""
+        """Start a directory, before the brokers, which need its address."""
         if not self._bdn:
             return
         name = directory_name(self.topology)
@@ -150,7 +150,7 @@ class NetworkProcesses:
             except HeliographError:
                 if port == ports[-1]:
                     raise
-                continue  # another process took the usual port meanwhile
+                continue  # another process took the default port meanwhile
             state.write_directory(self.folder, name, taken)
             self._remember_directory(name, taken)
             return
@@ -168,7 +168,7 @@ class NetworkProcesses:
     def _run(self, name: str, what: str) -> None:
         settings = str(state.settings_of(self.folder, name))
         with state.log_of(self.folder, name).open("wb") as log:
-            # A session of its own: Ctrl-C is ours to handle.
+            # In its own session: we handle Ctrl-C.
             self.processes[name] = subprocess.Popen(  # noqa: S603 our own program with our own arguments
                 [sys.executable, "-m", "heliograph.cli.main", what, "run", "--config", settings],
                 cwd=self.folder,
@@ -229,7 +229,7 @@ class NetworkProcesses:
         return None
 
     def _write_links(self) -> None:
-        """So that a broker that is started again finds its place, on the port where others look for it."""
+        """Record links, so that a restarted broker has the same ones, on the port where others look for it."""
         ports = {broker.name: broker.port for broker in self.brokers}
         for broker in self.topology.brokers:
             dialled = [ports[other] for one, other in self.topology.links if one == broker.name]
@@ -275,7 +275,7 @@ class NetworkProcesses:
 
 
 def directory_name(topology: NetworkTopology) -> str:
-    """What a network's directory is called, and its files: not like a broker."""
+    """The name of a network's directory and of its files: unlike any broker's."""
     taken = [broker.name for broker in topology.brokers]
     return next(name for name in ("bdn", *(f"bdn-{number}" for number in range(len(taken)))) if name not in taken)
 
@@ -296,7 +296,7 @@ async def listens(port: int) -> bool:
 
 
 def is_complete(topology: NetworkTopology, name: str, report: dict[str, Any]) -> bool:
-    """True if a broker's map shows everything that the drawn graph lets it reach."""
+    """True if a broker's map shows everything that it can reach in the topology."""
     clusters = {broker.name: broker.cluster for broker in topology.brokers}
     mine = clusters[name]
     linked = {row["broker"] for row in report["neighbours"] if not row["suspected"]}
@@ -314,7 +314,7 @@ def is_complete(topology: NetworkTopology, name: str, report: dict[str, Any]) ->
 
 
 def refuse_running(folder: Path) -> None:
-    """Say no if a network runs in this folder; what is left of one without brokers is ended and removed."""
+    """Fail if a network runs in this folder; the remains of one without brokers are ended and removed."""
     network = state.load(folder)
     if network is None:
         return
@@ -325,12 +325,12 @@ def refuse_running(folder: Path) -> None:
             f"a network of {len(alive)} brokers runs in {folder}; "
             f"stop it by `heliograph network down --dir {folder}`, or choose another folder with --dir"
         )
-    end(found.values())  # its directory, which could not be ended once its settings are gone
+    end(found.values())  # its directory, which cannot be found once its settings are gone
     state.remove_files(folder, [each.name for each in network.parts])
 
 
 def refuse_others_files(folder: Path, topology: NetworkTopology) -> None:
-    """Say no before a file is overwritten that no network of ours left here."""
+    """Fail before overwriting a file that no network of ours left here."""
     names = [directory_name(topology), *(broker.name for broker in topology.brokers)]
     paths = [folder / state.KEY, *(state.settings_of(folder, name) for name in names)]
     for path in paths:
@@ -339,7 +339,7 @@ def refuse_others_files(folder: Path, topology: NetworkTopology) -> None:
 
 
 def end(processes: Iterable[psutil.Process]) -> int:
-    """Ask processes to end, and make those end that do not; how many had to be made."""
+    """Ask processes to end, and kill those that do not. Returns how many were killed."""
     left = list(processes)
     _send(left, signal.SIGTERM)
     stubborn = _wait(left)
@@ -357,7 +357,7 @@ def _send(processes: Iterable[psutil.Process], number: signal.Signals) -> None:
 
 
 def _wait(processes: list[psutil.Process]) -> list[psutil.Process]:
-    """Those that still run when patience is over."""
+    """Those that still run after the time limit."""
     deadline = time.monotonic() + STOP_S_MAX
     while (left := [process for process in processes if _runs(process)]) and time.monotonic() < deadline:
         time.sleep(POLL_S)

@@ -5,7 +5,7 @@ Out:   certificates in FOLDER/ca, sections for the brokers' settings, the addres
 State: the folder; `network down` removes it.
 Not here: brokers' processes (network_processes.py), certificates themselves (trust/certificates.py).
 
-It is for trying: the authority's key lies beside the others.
+It is for trials: the authority's key is stored beside the others.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _write(where: Path, name: str, certificate: bytes, key: bytes) -> None:
 
 
 def sections(broker: str, is_first: bool) -> list[str]:
-    """What stands in a broker's settings besides."""
+    """Additional sections for a broker's settings."""
     lines = [
         "", "[[listener]]", 'name = "secure"', 'host = "127.0.0.1"', "port = 0", "secure = true",
         'auth = "certificate"', "", "[tls]", f'certificate = "{CA}/{broker}.crt"', f'key = "{CA}/{broker}.key"',
@@ -59,13 +59,13 @@ def sections(broker: str, is_first: bool) -> list[str]:
 
 
 def secure_url(log: str) -> str:
-    """Where clients dial a broker with TLS, as its log says."""
+    """Where clients connect to a broker with TLS, from its log."""
     found = _SECURE.search(log)
     return f"heliographs://localhost:{found[1]}" if found else ""
 
 
 def environment(folder: Path, url: str, person: str) -> dict[str, str]:
-    """The variables with which commands and programs are this person, at this broker."""
+    """The variables that make commands and programs act as this person, at this broker."""
     return {
         "HELIOGRAPH_URL": url,
         "HELIOGRAPH_AUTHORITY": str(folder / CA / "authority.crt"),
@@ -75,7 +75,7 @@ def environment(folder: Path, url: str, person: str) -> dict[str, str]:
 
 
 def remove(folder: Path) -> None:
-    """Remove what was made here."""
+    """Remove these files."""
     import shutil
 
     for name in (CA, TOPICS):

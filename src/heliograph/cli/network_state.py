@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 STATE, KEY = "network.json", "network.key"
-STORES = "stores"  # the folder of the vaults; it stays when a network goes
+STORES = "stores"  # the folder of the vaults; it is kept when a network is removed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ class LocalBroker:
 
     @property
     def url(self) -> str:
-        """Where clients find it."""
+        """Its address for clients."""
         return f"heliograph://{self.address}"
 
 
@@ -63,7 +63,7 @@ class LocalDirectory:
 
     @property
     def address(self) -> str:
-        """Where it is asked, by UDP or TCP."""
+        """Its address, for UDP and TCP."""
         return f"{HOST}:{self.port}"
 
 
@@ -78,25 +78,25 @@ class LocalNetwork:
 
     @property
     def parts(self) -> tuple[LocalBroker | LocalDirectory, ...]:
-        """Whatever has a process."""
+        """Everything that has a process."""
         return (*self.brokers, *self.directories)
 
 
 def default_folder() -> Path:
-    """Where a network is kept if the user names no folder."""
+    """The folder of a network if the user gives none."""
     from heliograph.live.runtime import runtime_dir
 
     return (runtime_dir() / "network").absolute()
 
 
 def default_name(folder: Path) -> str:
-    """What a network is called if the user gives no name: after its folder, and unlike any other of this machine."""
+    """The name of a network if the user gives none: from its folder, and unique on this machine."""
     plain = "".join(letter for letter in folder.name if network_is_valid(f"x{letter}"))[: NETWORK_LENGTH_MAX // 2]
     return f"{plain.lstrip('._@-') or 'network'}-{sha256(str(folder).encode()).hexdigest()[:4]}"
 
 
 def settings_of(folder: Path, name: str) -> Path:
-    """A broker's settings file. It also tells its process from all others."""
+    """A broker's settings file. It also identifies its process."""
     return folder / f"{name}.toml"
 
 
@@ -106,7 +106,7 @@ def log_of(folder: Path, name: str) -> Path:
 
 
 def write_directory(folder: Path, name: str, port: int) -> None:
-    """A directory's settings; `heliograph bdn run --config` works with them."""
+    """Write a directory's settings; `heliograph bdn run --config` works with them."""
     lines = ["[bdn]", f'name = "{name}"', f'host = "{HOST}"', f"port = {port}"]
     write_file(settings_of(folder, name), ("\n".join(lines) + "\n").encode(), force=True)
 
@@ -119,7 +119,7 @@ def write_settings(
     directories: Iterable[LocalDirectory] = (),
     more: Iterable[str] = (),
 ) -> None:
-    """A broker's settings, with links to brokers on these ports; `heliograph broker run --config` works with them."""
+    """Write a broker's settings, with links to these ports; `heliograph broker run --config` works with them."""
     lines = [
         "[broker]", f'name = "{broker.name}"',
         "", "[[listener]]", f'host = "{HOST}"', f"port = {broker.port}",
@@ -137,7 +137,7 @@ def write_settings(
 
 
 def save(folder: Path, network: LocalNetwork) -> None:
-    """Remember what was started."""
+    """Record what was started."""
     write_file(folder / STATE, json.dumps(asdict(network), indent=1).encode(), force=True)
 
 
@@ -162,20 +162,20 @@ def load(folder: Path) -> LocalNetwork | None:
 def processes(folder: Path, network: LocalNetwork) -> dict[str, psutil.Process]:
     """The processes of this network's brokers and directories, by their names.
 
-    They are known by their settings files, not by their numbers: the system may have given a number to another process,
-    and one that ended may have been started again by hand.
+    They are recognised by their settings files, not by their process ids: the system may have reused an id, and a
+    process that ended may have been restarted by hand.
     """
     names = {settings_of(folder, broker.name): broker.name for broker in network.parts}
     found = {}
     for process in psutil.process_iter():
         try:
-            arguments = process.cmdline()  # of a process that has ended and was not waited for: nothing
+            arguments = process.cmdline()  # empty for a process that has ended and was not waited for
             if "run" in arguments and ("broker" in arguments or "bdn" in arguments):
                 place = Path(process.cwd())
                 files = [Path(normpath(place / word.removeprefix("--config="))) for word in arguments]
                 found.update({names[file]: process for file in files if file in names})
         except (psutil.Error, ValueError):
-            continue  # it has ended, or is not ours to look at
+            continue  # it has ended, or we may not inspect it
     return found
 
 
@@ -186,7 +186,7 @@ def running(folder: Path, network: LocalNetwork) -> list[LocalBroker]:
 
 
 def remove_files(folder: Path, names: Iterable[str], *, keep_logs: bool = False) -> None:
-    """Remove what `network up` made; other files stay."""
+    """Remove the files of `network up`; other files stay."""
     brokers = list(names)
     files = [folder / STATE, folder / KEY, *(settings_of(folder, name) for name in brokers)]
     if not keep_logs:
@@ -196,7 +196,7 @@ def remove_files(folder: Path, names: Iterable[str], *, keep_logs: bool = False)
 
 
 def clear(folder: Path, names: Iterable[str], *, keep_logs: bool) -> None:
-    """Remove what `network up` made, and the folder if nothing else is in it."""
+    """Remove the files of `network up`, and the folder if it is empty then."""
     remove_files(folder, names, keep_logs=keep_logs)
     network_secure.remove(folder)
     try:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from heliograph.model.publication import Publication
 
 _KEYS = ("topic", "payload", "payload_base64", "headers")
-_TOLD = ("origin", "sequence", "timestamp_us", "store", "position")  # what `subscribe --json` adds; not republished
+_TOLD = ("origin", "sequence", "timestamp_us", "store", "position")  # added by `subscribe --json`; not republished
 
 
 def as_text(publication: Publication) -> str:
@@ -48,7 +48,7 @@ def as_json(publication: Publication) -> str:
 
 
 def from_json(line: bytes, topic: str, headers: dict[str, Any]) -> tuple[str, bytes, dict[str, Any]]:
-    """What a line of JSON asks to publish; ``topic`` and ``headers`` are for lines that name none."""
+    """What a line of JSON publishes; ``topic`` and ``headers`` are defaults for lines without them."""
     import json
 
     try:
@@ -67,21 +67,21 @@ def from_json(line: bytes, topic: str, headers: dict[str, Any]) -> tuple[str, by
 
 
 def check_topic(topic: str) -> None:
-    """UsageError if this is no valid topic, before a broker is searched for."""
+    """UsageError if this is not a valid topic, before a broker is searched for."""
     fault = topic_fault(topic.encode("utf-8", "surrogatepass"))
     if fault is not None:
         raise UsageError(f"{quoted(topic)} is not a topic: {fault}")
 
 
 def check_filter(pattern: str) -> None:
-    """UsageError if this is no valid topic filter."""
+    """UsageError if this is not a valid topic filter."""
     fault = filter_fault(pattern.encode("utf-8", "surrogatepass"))
     if fault is not None:
         raise UsageError(f"{quoted(pattern)} is not a topic filter: {fault}")
 
 
 def header(text: str) -> tuple[str, str | int | float | bool]:
-    """A header as it is written in an option: ``key=value``. What JSON reads as a number, true or false is one."""
+    """A header as written in an option: ``key=value``. A JSON number, true or false is read as such."""
     key, equals, value = text.partition("=")
     if not equals or not key:
         raise UsageError(f"--header {text!r}: write key=value")

@@ -1,6 +1,6 @@
-"""`heliograph pipeline`: jobs that turn what flowed through the network into tables, on Spark.
+"""`heliograph pipeline`: jobs that store network traffic in tables and analyse it, with Spark.
 
-In:    folders of tables, where to run Spark, what to ask.
+In:    folders of tables, where to run Spark, queries.
 Out:   results on standard output, as tables or JSON; progress on standard error.
 State: none.
 Not here: the jobs (pipeline/jobs.py), Spark itself (pipeline/session.py).
@@ -36,7 +36,7 @@ app = group("Archive and analyse what flowed, on Spark.")
 
 @contextmanager
 def spark_for(master: str, remote: str) -> Iterator[Any]:
-    """A session for one command. What goes wrong is one line; Ctrl-C ends it cleanly."""
+    """A session for one command. Errors are one line; Ctrl-C ends it cleanly."""
     from heliograph.pipeline.plain import plain_errors
     from heliograph.pipeline.session import session, stop
 
@@ -83,7 +83,7 @@ def _archive(
 ) -> None:
     from heliograph.pipeline import jobs
 
-    # The first time everything that is there; from then on the checkpoint says where to go on.
+    # The first run reads everything present; later ones continue from the checkpoint.
     options = source_options(there) | {"subscribe": filter, "startingOffsets": "earliest"}
     options |= {"store": store} if store else {}
     with spark_for(master, remote) as spark:
@@ -92,7 +92,7 @@ def _archive(
 
 
 def source_options(there: c.Connection) -> dict[str, str]:
-    """A connection as options of the source: names of files, never what is in them."""
+    """A connection as options of the source: names of files, never their content."""
     given = {
         "url": there.url,
         "network": there.network,
@@ -215,7 +215,7 @@ def _subscriptions(filter: str, where: str, language: str, file: Path | None) ->
 
 
 def _replay(there: c.Connection, prefix: str, rows: Iterator[Any], payload: Callable[[str], bytes]) -> int:
-    """Publish events again below a topic, in their order. What brokers added to their headers is left out."""
+    """Publish events again below a topic, in order. Headers that brokers added are left out."""
     import json
 
     count = 0
@@ -301,7 +301,7 @@ def _publish_advice(there: c.Connection, advice: list[Any]) -> None:
                 except RefusedError as error:
                     if error.reason is not Reason.STORE_MISSING:
                         raise
-                    await client.publish(topic, text)  # no store keeps it: it reaches those who listen now
+                    await client.publish(topic, text)  # no store keeps it: it reaches only current subscribers
             await client.flush()
 
     c.run(work())

@@ -1,7 +1,7 @@
 """`heliograph publish`: one publication, one per line of standard input, or all of it as one.
 
 In:    a topic and a payload, or `-` for standard input.
-Out:   publications, all of them routed by the broker when the command ends.
+Out:   publications; when the command ends, the broker has routed all of them.
 State: none.
 Not here: connecting (connection.py), JSON lines (payload.py), standard input (standard_input.py).
 """
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 STDIN = "-"
 
 Batch = tuple[str, list[bytes], dict[str, Any]]
-"""Topic, payloads and headers: what is published in one go."""
+"""Topic, payloads and headers: what is published at once."""
 
 
 def register(app: typer.Typer) -> None:
@@ -105,7 +105,7 @@ async def _work(
         try:
             async for batch in batches:
                 count += await _send(client, batch, reliable)
-        finally:  # what was read before a bad line is published
+        finally:  # lines read before a bad one are published
             await client.flush()
     if as_json:
         import json

@@ -1,4 +1,4 @@
-"""`heliograph replay`: what stores have kept, as lines; `heliograph subscription`: durable subscriptions.
+"""`heliograph replay`: stored publications, as lines; `heliograph subscription`: durable subscriptions.
 
 In:    topic filters; positions, times; names.
 Out:   one line per publication, with its store and position in JSON; durable subscriptions as a table or as JSON.
@@ -58,7 +58,7 @@ def _replay(
     pace: Annotated[
         float, typer.Option(min=0, help="0: as fast as possible; 1: as it was stored; 2: twice as fast.")
     ] = 0.0,
-    count: Annotated[int | None, typer.Option("--count", min=1, help="End after so many publications.")] = None,
+    count: Annotated[int | None, typer.Option("--count", min=1, help="End after this many publications.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line, with store and position.")] = False,
 ) -> None:
     from heliograph.cli.payload import check_filter
@@ -102,7 +102,7 @@ async def _print(
                 say(f"heliograph: {replay.lost} positions could not be read: they are damaged or no longer kept")
 
 
-@subscriptions.command(name="list", help="Show your durable subscriptions; an administrator sees everybody's.")
+@subscriptions.command(name="list", help="Show your durable subscriptions; an administrator sees all.")
 @c.with_connection
 def _list(there: c.Connection, as_json: AsJson = False) -> None:
     async def work() -> None:
@@ -142,7 +142,7 @@ def _position(text: str) -> tuple[str, int]:
 
 
 def _moment(option: str, text: str | None) -> float | None:
-    """Seconds since 1970; a date and time without a zone is this machine's."""
+    """Seconds since 1970; a date and time without a zone is in this machine's zone."""
     from datetime import datetime
 
     if text is None:

@@ -1,9 +1,9 @@
-"""`heliograph request` and `heliograph reply`: ask the subscribers of a topic, and answer such requests.
+"""`heliograph request` and `heliograph reply`: send a request to the subscribers of a topic, and answer requests.
 
 In:    a topic and a payload; or a command that turns requests into answers.
-Out:   the answer on standard output; or answers to their askers.
+Out:   the answer on standard output; or answers to requesters.
 State: none.
-Not here: connecting (connection.py), what a line looks like (payload.py), answers and inboxes (client/inquiries.py).
+Not here: connecting (connection.py), the form of a line (payload.py), answers and inboxes (client/inquiries.py).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from heliograph.model.publication import Publication
 
 STDIN = "-"
-NOT_STARTED = 127  # as shells count a command that they cannot start
+NOT_STARTED = 127  # the shells' code for a command that cannot be started
 
 
 def register(app: typer.Typer) -> None:
@@ -78,7 +78,7 @@ async def _ask(
     elif sys.stdout.isatty():
         print(readable(answer.payload.rstrip(b"\n")))
     else:
-        sys.stdout.buffer.write(answer.payload)  # as it came, for files and other programs
+        sys.stdout.buffer.write(answer.payload)  # unchanged, for files and other programs
     code = answer.headers.get("exit")
     if isinstance(code, int) and code:
         raise HeliographError(f"the replier's command failed with exit code {code}")
@@ -135,13 +135,13 @@ async def _answer_all(there: c.Connection, topic: str, arguments: list[str], gro
 
 
 async def _answer(client: Client, request: Publication, arguments: list[str]) -> None:
-    """A command that fails answers all the same, with its exit code in the header ``exit``."""
+    """Run the command and answer. One that fails is answered too, with its exit code in the header ``exit``."""
     payload, code = await _run(arguments, request.payload) if arguments else (request.payload, 0)
     if code:
         say(f"heliograph: the command {arguments[0]!r} failed with exit code {code}; the asker is told")
     try:
         await client.reply(request, payload, headers={"exit": code} if code else None)
-    except UsageError as error:  # its reply topic is no inbox, or the answer is too large: not our fault, and not fatal
+    except UsageError as error:  # the reply topic is not an inbox, or the answer is too large: not fatal
         say(f"heliograph: a request was not answered: {error}")
 
 
@@ -150,12 +150,12 @@ async def _run(arguments: list[str], data: bytes) -> tuple[bytes, int]:
     from asyncio.subprocess import PIPE
     from tempfile import TemporaryFile
 
-    with TemporaryFile() as given:  # not a pipe: a command may end without having read its input
+    with TemporaryFile() as given:  # not a pipe, because a command may end without having read its input
         given.write(data)
         given.seek(0)
         try:
             process = await asyncio.create_subprocess_exec(*arguments, stdin=given, stdout=PIPE)
-        except OSError as error:  # it was there at the start
+        except OSError as error:  # it existed at the start
             say(f"heliograph: the command {arguments[0]!r} cannot be started: {error.strerror or error}")
             return b"", NOT_STARTED
         out, _ = await process.communicate()

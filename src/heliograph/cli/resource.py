@@ -30,7 +30,7 @@ Lease = Annotated[float, typer.Option(help="Seconds for which it stays without b
 
 
 def values_of(given: list[str] | None) -> dict[str, Any]:
-    """NAME=VALUE as a value: JSON where it is some, else a text."""
+    """NAME=VALUE as a value: JSON if it is valid JSON, otherwise a text."""
     import json
 
     found: dict[str, Any] = {}
@@ -47,7 +47,7 @@ def values_of(given: list[str] | None) -> dict[str, Any]:
 
 
 def secret_in(file: Path, make: bool) -> bytes:
-    """The secret in a file; a new one, that only this user can read, if there is none."""
+    """The secret in a file; if there is none, a new one that only this user can read."""
     if file.exists():
         try:
             return bytes.fromhex(file.read_text("ascii").strip())
@@ -177,6 +177,6 @@ app.command(
     help="Give a resource new values.",
     epilog=examples("heliograph resource update --secret-file m1.secret --value memory=4 --value load=1.5"),
 )(c.with_connection(_update))
-app.command(name="withdraw", help="A resource is not discovered any more.")(c.with_connection(_withdraw))
+app.command(name="withdraw", help="Withdraw a resource, so that it is no longer found.")(c.with_connection(_withdraw))
 app.command(name="list", help="The resources that a broker hosts.")(c.with_connection(_list))
 app.command(name="agent", help="Keep this machine's CPU, memory, disk and load registered.")(c.with_connection(_agent))

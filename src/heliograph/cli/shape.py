@@ -6,7 +6,7 @@ Out:   typer groups; one line on standard error and an exit code: 0 done, 1 fail
 State: none.
 Not here: commands (one file each), what they connect with (connection.py).
 
-Nothing heavy is imported at the top of any file of this room: `heliograph --help` has to appear at once.
+No file of this package imports anything heavy at the top: `heliograph --help` has to appear at once.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from heliograph.errors import HeliographError, UsageError
 
 FAILED = 1
 NOT_UNDERSTOOD = 2
-INTERRUPTED = 130  # as shells count it: 128 and the signal's number
+INTERRUPTED = 130  # the shells' code: 128 plus the signal's number
 HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
 
 
 def group(help: str) -> typer.Typer:
-    """A command with commands of its own."""
+    """A command with subcommands."""
     return typer.Typer(
         help=help,
         rich_markup_mode=None,
@@ -37,24 +37,24 @@ def group(help: str) -> typer.Typer:
 
 
 def examples(*lines: str) -> str:
-    """An epilog that keeps its lines (the mark keeps them from being joined)."""
+    """An epilog that keeps its line breaks (the mark prevents joining)."""
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
 
 
 def say(text: str) -> None:
-    """A remark for people: on standard error, so that standard output holds nothing but results."""
+    """A remark for people: on standard error, so that standard output contains only results."""
     print(text, file=sys.stderr)
 
 
 def fail(text: str, code: int = FAILED) -> NoReturn:
-    """End with a message of what is wrong, where, and what to do."""
+    """Exit with a message that says what is wrong, where, and what to do."""
     for line in text.splitlines() or [""]:
         say(f"heliograph: {line}")
     raise SystemExit(code)
 
 
 def fail_with(error: HeliographError | OSError) -> NoReturn:
-    """End because of an error that a user can do something about."""
+    """Exit because of an error that the user can correct."""
     if isinstance(error, UsageError):
         fail(str(error), NOT_UNDERSTOOD)
     if isinstance(error, OSError) and error.strerror:

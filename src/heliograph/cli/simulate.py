@@ -1,4 +1,4 @@
-"""`heliograph simulate`: play a scenario in virtual time, from one seed or many.
+"""`heliograph simulate`: run a scenario in virtual time, from one seed or many.
 
 In:    a scenario (a file, or the name of one that comes with Heliograph) and seeds.
 Out:   the result, for people or as JSON lines; for a failed run the command that replays it, and exit code 1.
@@ -65,7 +65,7 @@ def _simulate(
 def simulate(
     scenario: str, seed: int = 1, seeds: str | None = None, *, json: bool = False, journal: bool = False
 ) -> int:
-    """Play a scenario with one seed or many; the exit code."""
+    """Run a scenario with one seed or many. Returns the exit code."""
     from heliograph.sim.run import play
     from heliograph.sim.scenario_files import load
 
@@ -92,7 +92,7 @@ def parse_seeds(text: str) -> range:
 
 
 class _Report:
-    """What is printed while and after runs are played."""
+    """Output during and after the runs."""
 
     def __init__(self, scenario: str, runs: int, *, as_json: bool) -> None:
         self._scenario = scenario
@@ -105,7 +105,7 @@ class _Report:
         self._told_at = perf_counter()
 
     def add(self, result: RunResult, took_s: float) -> None:
-        """A run is over."""
+        """A run has ended."""
         self._done += 1
         self._inputs += result.inputs
         self._took_s += took_s
@@ -123,7 +123,7 @@ class _Report:
             self._tell_progress()
 
     def end(self) -> int:
-        """All runs are over; the exit code."""
+        """All runs have ended. Returns the exit code."""
         if self._runs > 1 and not self._as_json:
             each = f"{self._inputs:,} inputs, {self._inputs / self._took_s:,.0f}/s"
             print(f"{self._done} runs of {self._scenario}: {self._done - len(self._failed)} good, {each}")

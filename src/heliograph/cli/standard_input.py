@@ -1,12 +1,12 @@
-"""Standard input as lines, beside an event loop.
+"""Standard input as lines, for use with an event loop.
 
 In:    a file descriptor: a pipe, a terminal or a file.
-Out:   batches of lines, as they come.
-State: one thread that reads; it waits while the program is busy with what it read before.
+Out:   batches of lines, as they arrive.
+State: one reading thread; it waits while the program is busy with earlier input.
 Not here: what the lines mean (payload.py).
 
 The thread is a daemon that reads the descriptor itself: a thread that waits for a terminal inside Python's buffered
-reader cannot be left behind at exit, and asyncio cannot wait for a plain file at all.
+reader cannot be abandoned at exit, and asyncio cannot wait for a plain file at all.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LINE_BYTES_MAX = 2 * PAYLOAD_BYTES_MAX  # a whole payload as base64, with its to
 
 
 async def read_lines(descriptor: int) -> AsyncIterator[list[bytes]]:
-    """Lines without their ends; each batch is what one read completed. A last line needs no end."""
+    """Lines without their ends; a batch has the lines that one read completed. The last line needs no end."""
     rest = b""
     async for data in _chunks(descriptor):
         *lines, rest = (rest + data).split(b"\n")
@@ -37,7 +37,7 @@ async def read_lines(descriptor: int) -> AsyncIterator[list[bytes]]:
 
 
 async def read_whole(descriptor: int) -> bytes:
-    """Everything, as one payload."""
+    """All input, as one payload."""
     parts: list[bytes] = []
     size = 0
     async for data in _chunks(descriptor):
@@ -70,12 +70,12 @@ def _read_one(descriptor: int, loop: asyncio.AbstractEventLoop, arrived: asyncio
     try:
         loop.call_soon_threadsafe(_settle, arrived, result)
     except RuntimeError:
-        pass  # the loop has ended meanwhile: no reader waits
+        pass  # the loop has ended, so no reader waits
 
 
 def _settle(arrived: asyncio.Future[bytes], result: bytes | OSError) -> None:
     if arrived.done():
-        return  # given up
+        return  # abandoned
     if isinstance(result, OSError):
         arrived.set_exception(result)
     else:

@@ -1,6 +1,6 @@
-"""`heliograph store`: run a store, or look at the stores of a network and at the vault of one that is stopped.
+"""`heliograph store`: run a store, or inspect the stores of a network and the vault of a stopped one.
 
-In:    settings, with this command's options on top; a user's questions.
+In:    settings, with this command's options on top; a user's queries.
 Out:   a store until a signal ends it; stores, their logs and subscriptions as a table or as JSON.
 State: none.
 Not here: the store (stores/), running it (live/node.py), publishing and reading (publish.py, subscribe.py).
@@ -67,7 +67,7 @@ def run(
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
     log_format: Annotated[str | None, typer.Option(help="text or json.")] = None,
 ) -> None:
-    """Run a store in a process of its own until Ctrl-C: a broker that keeps, linked into the network."""
+    """Run a store in its own process until Ctrl-C. It is a broker with a store, linked into the network."""
     host, port = host_and_port(listen)
     given: tuple[tuple[str, Any, str], ...] = (
         ("store.enabled", "true", "store run"),
@@ -202,7 +202,7 @@ def compact(name: StoreName, place: Place = PLACE) -> None:
 
 
 def _vault(name: str, place: str) -> Backend:
-    """The vault of a store, opened; it has to exist."""
+    """The opened vault of a store; it must exist."""
     from heliograph.live.vaults.choice import POSTGRES, make_backend
     from heliograph.vault import NAME, Vault
 

@@ -1,9 +1,9 @@
-"""`heliograph subscribe`: publications as lines on standard output, as they come.
+"""`heliograph subscribe`: publications as lines on standard output, as they arrive.
 
 In:    topic filters.
 Out:   one line per publication: `topic payload`, or JSON; each is written at once.
 State: none.
-Not here: connecting (connection.py), what a line looks like (payload.py).
+Not here: connecting (connection.py), the form of a line (payload.py).
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _subscribe(
             how |= {"durable": durable, "start": start}
         c.run_until_ended(_work(there, filters or ["#"], how, grant, as_json=as_json, count=count))
     except BrokenPipeError:
-        # The reader of our lines has gone (`| head`). Python would complain once more at exit, so give it a place to.
+        # The reader of our output has closed it (`| head`). Python would fail again at exit, so redirect its output.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -116,7 +116,7 @@ async def _work(
 
 
 async def _merged(subscriptions: list[Subscription]) -> AsyncIterator[Publication]:
-    """What comes by any of them, once, in each publisher's order."""
+    """The publications of all subscriptions, each once, in each publisher's order."""
     import asyncio
 
     pile: list[Publication] = []
@@ -136,13 +136,13 @@ async def _merged(subscriptions: list[Subscription]) -> AsyncIterator[Publicatio
             await news.wait()
             news.clear()
             publications, pile[:] = list(pile), []
-            if len(subscriptions) > 1:  # one publication can come by several, and they are read one after the other
+            if len(subscriptions) > 1:  # several may deliver one publication, and they are read one after the other
                 publications = sorted({each.id: each for each in publications}.values(), key=lambda each: each.id)
             for publication in publications:
                 yield publication
             for task in tasks:
                 if task.done() and not pile:
-                    task.result()  # raises what ended it
+                    task.result()  # raises the error that ended it
                     return
     finally:
         for task in tasks:
@@ -150,7 +150,7 @@ async def _merged(subscriptions: list[Subscription]) -> AsyncIterator[Publicatio
 
 
 class _Remarks:
-    """Tells people about lost and restored links; once each, however often it was tried."""
+    """Tells people about lost and restored links; once each, whatever the number of attempts."""
 
     def __init__(self) -> None:
         self._away = False

@@ -1,6 +1,6 @@
 """Printing an answer: as a table, as a list of names and values, or as JSON.
 
-In:    plain values, as brokers report them.
+In:    plain values from brokers' reports.
 Out:   lines on standard output.
 State: none.
 Not here: asking for them (broker.py, network.py), the text of a cell or table (maps/cells.py).

@@ -1,7 +1,7 @@
-"""`heliograph tdn`: run a topic directory, list those that answer, ask one of this machine, verify what one keeps.
+"""`heliograph tdn`: run a topic directory, list those that answer, query one on this machine, verify a stopped one.
 
 In:    settings, with this command's options on top; an administrator's questions.
-Out:   a directory until a signal ends it; directories and counters as a table or as JSON; what is wrong with a place.
+Out:   a directory until a signal ends it; directories and counters as a table or as JSON; problems of a repository.
 State: none.
 Not here: the directory (discovery/topics/directory.py), running it (live/node.py), searching (discover_topic.py).
 """
@@ -85,7 +85,7 @@ def _run(chosen: Path | None, options: list[Any]) -> int:
     from heliograph.observe.log import NodeLog
 
     def load() -> Settings:
-        """The settings as they are now, found in the same way as at the start."""
+        """The current settings, found in the same way as at the start."""
         return settings_from(chosen, options)
 
     log = NodeLog("tdn", level=settings.log.level, format=settings.log.format)

@@ -56,7 +56,7 @@ def add(
         if entity in records and not force:
             raise HeliographError(f"{entity} has a token in {file}; add --force to replace it")
         records[entity] = hash_token(entity, role or [Role.CLIENT], token, secrets.token_bytes(SALT_BYTES))
-        if out is not None:  # first the token, then its digest: the other way round it could be lost
+        if out is not None:  # first the token, then its digest: in the other order the token could be lost
             write_file(out, f"{token}\n".encode(), force=force)
         write_file(file, save_tokens(records.values()).encode(), force=True)
     if out is None:

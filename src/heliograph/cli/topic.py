@@ -1,6 +1,6 @@
 """`heliograph topic`: create, show, renew and withdraw topics.
 
-In:    what describes a topic; UUIDs of topics.
+In:    descriptions of a topic; UUIDs of topics.
 Out:   the topic to publish on, or what is known of it; machine-readable with --json.
 State: none; topics are found again at the directories.
 Not here: searching (discover_topic.py), rights (topic_rights.py), the conversations (discovery/topics/).
@@ -34,7 +34,7 @@ _UNITS = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
 def seconds_of(text: str) -> float:
-    """A time as people write it."""
+    """A duration as people write it."""
     found = _TIME.match(text)
     if found is None:
         raise UsageError(f"{text!r} is not a time: write 90s, 15m, 12h or 30d")
@@ -86,7 +86,7 @@ def _property(text: str) -> tuple[str, str | int | float | bool]:
 
 
 async def find(client: Client, uuid: str) -> FoundTopic:
-    """One topic, or an error that says so."""
+    """One topic, or an error if there is none."""
     async for found in client.discover_topics(topics=[uuid], count=1):
         return found
     raise HeliographError(f"topic_unknown: {uuid}: no directory shows it to {client.entity}")
@@ -103,7 +103,7 @@ def create(
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="A typed property; can be repeated.")
     ] = None,
     document: Annotated[Path | None, typer.Option(metavar="FILE", help="An XML document that describes it.")] = None,
-    synopsis: Annotated[str, typer.Option(help="What stands behind the UUID in its name.")] = "",
+    synopsis: Annotated[str, typer.Option(help="What follows the UUID in its name.")] = "",
     synopsis_type: Annotated[str, typer.Option(help="string, integer, tags, properties or xml.")] = "string",
     lifetime: Lifetime = "1d",
     institution: Annotated[str, typer.Option(help="Whose it is.")] = "",
@@ -162,7 +162,7 @@ def show_topic(there: c.Connection, uuid: Uuid, as_json: AsJson = False) -> None
 @app.command(name="renew", epilog=examples("heliograph topic renew 0f8b1a2c-… --lifetime 30d"))
 @c.with_connection
 def renew(there: c.Connection, uuid: Uuid, lifetime: Lifetime = "1d") -> None:
-    """Let a topic of yours live on."""
+    """Extend the lifetime of a topic of yours."""
 
     async def work() -> None:
         async with c.connected(there, name="heliograph topic") as client:

@@ -1,8 +1,8 @@
-"""`heliograph topic grant|revoke|grants|export`: rights to one's topics, and what one may see as an AsyncAPI document.
+"""`heliograph topic grant|revoke|grants|export`: rights to one's topics, and visible topics as an AsyncAPI document.
 
 In:    a topic and an entity; grant files.
 Out:   grant files, for the holder; revocations, at every broker; an AsyncAPI 3 document.
-State: none; a grant file is no secret: it is worth nothing without the holder's key.
+State: none; a grant file is not secret: it is useless without the holder's key.
 Not here: what grants mean (discovery/topics/grants.py), creating topics (topic.py).
 """
 
@@ -59,7 +59,7 @@ def read_bundle(path: Path) -> GrantBundle:
 
 
 async def show_rights(client: Client, topics: list[str], files: list[Path] | None) -> None:
-    """Before a command uses created topics: show the grants that were given, or that a topic is our own."""
+    """Before a command uses created topics: present the given grants, or show that a topic is our own."""
     for path in files or ():
         await client.use_topic(read_bundle(path))
     roots = {topic.split("/")[1]: None for topic in topics if topic.startswith("Topics/") and topic.count("/")}
@@ -114,7 +114,7 @@ def _revoke(
     there: c.Connection,
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Grants that you signed, or of your topics.")],
 ) -> None:
-    """Take grants back: at every broker, within seconds."""
+    """Revoke grants: at every broker, within seconds."""
     bundles = [read_bundle(path) for path in files]
 
     async def work() -> None:
@@ -151,7 +151,7 @@ def _export(
     there: c.Connection,
     owner: Annotated[str, typer.Option(help="Topics of this entity.")] = "",
     space: Annotated[str, typer.Option(help="Topics of this topic space, or below it.")] = "",
-    count: Annotated[int, typer.Option(help="At most so many.", min=1, max=10_000)] = 1_000,
+    count: Annotated[int, typer.Option(help="At most this many.", min=1, max=10_000)] = 1_000,
 ) -> None:
     """Print the topics that you may discover as an AsyncAPI 3 document."""
 

@@ -1,4 +1,4 @@
-"""`heliograph version`: which version this is.
+"""`heliograph version`: prints the version.
 
 In:    nothing.
 Out:   the version, which kernels match subscriptions and which form the hot path has; with --json also the protocol's

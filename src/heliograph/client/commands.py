@@ -1,7 +1,7 @@
 """What a program tells its session, and what the session answers.
 
 In:    values of the program.
-Out:   commands for ``Session.tell``; Outcome for the way back.
+Out:   commands for ``Session.tell``; Outcome, which is the session's answer.
 State: none.
 Not here: settings (client/config.py, whose names can be imported from here too), the session (client/session.py), the
           asyncio interface (live/client.py).
@@ -22,14 +22,14 @@ from heliograph.wire.bodies import Body
 from heliograph.wire.stores import StoreAdvertisement
 
 Request = int
-"""The program's own number, above 0, for something it awaits; 0 where it awaits nothing."""
+"""The program's own number, above 0, for a request whose outcome it awaits; 0 if it awaits none."""
 EndSession = Callable[[HeliographError | None, Instant], None]
-"""Ends the session: with an error, or as the program asked."""
+"""Ends the session: with an error, or with None if the program asked for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Connect:
-    """The outcome comes when a broker has welcomed the session; refused if none has by then and each was tried."""
+    """Connect; the outcome comes when a broker has welcomed us. Refused if time is up and every target failed."""
 
     request: Request
     ms_max: int = 5_000
@@ -37,20 +37,20 @@ class Connect:
 
 @dataclass(slots=True)
 class Publish:
-    """Publish now, or as soon as a broker is there. Without room it is dropped, counted, and ``request`` is refused."""
+    """Publish now, or when a broker is there. Without room it is dropped and counted, and ``request`` is refused."""
 
     topic: str
     payload: bytes
     headers: dict[str, Any] | None = None
     expires_in_ms: int | None = None
     content_type: str | None = None
-    request: Request = 0  # is answered only where there was no room
+    request: Request = 0  # answered only if there was no room
     to: list[str] | None = None  # inboxes: it goes to these sessions only
 
 
 @dataclass(slots=True)
 class PublishBatch:
-    """Many payloads on one topic; they stay together, and either all or none find room."""
+    """Publish many payloads on one topic. They stay together, and are accepted all or not at all."""
 
     topic: str
     payloads: list[bytes]
@@ -62,11 +62,11 @@ class PublishBatch:
 
 @dataclass(slots=True, eq=False)
 class PublishReliably:
-    """Publish, and repeat it until a store has it on disk; then ``request`` is settled, if there is one.
+    """Publish, and repeat until a store has it on disk; then ``request``, if any, is settled.
 
     The outcome is the store's number, and the first and last sequence.
 
-    With a batch it is staged in a store, under a publisher's name, the batch's number and the part.
+    A part of a batch is staged in a store under the publisher's name, the batch's number and the part.
     """
 
     topic: str
@@ -92,8 +92,8 @@ class Subscribe:
     inbox_bytes_max: int = 64 << 20
     group: str = ""  # share this filter with other clients that name the same group
     wide: bool = False  # in force at every broker in reach, not only at the session's own
-    where: str = ""  # what else is asked of a publication
-    language: str = "topic"  # … in this language; "topic": nothing is asked
+    where: str = ""  # a condition on publications, beyond the topic
+    language: str = "topic"  # of ``where``; "topic": no condition
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,22 +108,22 @@ class ReadStores:
     name: str = ""
     where: str = ""
     language: str = "topic"
-    store: str = ""  # the name or id of the only store to read; empty: all that serve something of the filter
-    start: str = ""  # "first", "next"; empty: where the name was left, else "next" with a name and "first" without
+    store: str = ""  # the name or id of the only store to read; empty: every store that serves a part of the filter
+    start: str = ""  # "first", "next"; empty: resume under the name; if that is new "next", without a name "first"
     positions: dict[str, int] = field(default_factory=dict)  # by store: begin here instead
-    since_us: int | None = None  # … or with the first that was stored at this time or later
+    since_us: int | None = None  # … or at the first publication stored at this time or later
     ends: dict[str, int] = field(default_factory=dict)  # by store: end before this position
-    until_us: int | None = None  # … or before the first that was stored later
-    pace: float = 0.0  # 0: full speed; 1: as it came; 2: twice as fast
+    until_us: int | None = None  # … or before the first publication stored after this time
+    pace: float = 0.0  # 0: full speed; 1: as fast as they were published; 2: twice as fast
     window: int = 1_000  # publications under way or unread
-    bytes_max: int = 64 << 20  # of them
+    bytes_max: int = 64 << 20  # of the same
     raw: bool = False
     manual: bool = False  # the program acknowledges what it is done with
 
 
 @dataclass(frozen=True, slots=True)
 class Acknowledge:
-    """A program is done with a position of a durable subscription; or with everything up to and including it."""
+    """The program has finished with a position of a durable subscription, or with everything up to it."""
 
     number: int
     store: str
@@ -133,7 +133,7 @@ class Acknowledge:
 
 @dataclass(frozen=True, slots=True)
 class EndReading:
-    """End a reader. What the program took is acknowledged first, unless ``undone``: then not the last."""
+    """End a reader. What the program took is acknowledged first; with ``undone``, all but the last."""
 
     request: Request
     number: int
@@ -142,7 +142,7 @@ class EndReading:
 
 @dataclass(frozen=True, slots=True)
 class AskStores:
-    """Ask the service `stores` something; the outcome is the answer, a body of ``kind``."""
+    """Send a request to the service `stores`; the outcome is the answer, a body of ``kind``."""
 
     request: Request
     body: Body
@@ -187,7 +187,7 @@ class Inquire:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """The program took publications out of an inbox: room for more."""
+    """The program took publications out of an inbox: there is room for more."""
 
     number: int
 
@@ -201,10 +201,10 @@ class TakenStored:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Go to another broker: as a planned move if there is a link, else by dialling it next. If it fails, stay."""
+    """Move to another broker: by a planned move if there is a link, else by dialling it next. On failure, stay."""
 
-    nearest: tuple[Target, ...]  # of the broker to go to
-    targets: tuple[Target, ...]  # which the session tries from now on when it has lost its link
+    nearest: tuple[Target, ...]  # addresses of the broker to move to
+    targets: tuple[Target, ...]  # what the session tries from now on when it has lost its link
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +223,7 @@ class Close:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a request: a value, or an error to raise."""
+    """The result of a request: a value, or an error to raise."""
 
     request: Request
     value: Any = None

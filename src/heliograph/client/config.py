@@ -30,7 +30,7 @@ _ADDRESS = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9._-]+))
 
 
 def stays_here(address: str) -> bool:
-    """False if a link to this peer, ``host:port``, certainly leaves this machine. A name was checked as a target."""
+    """False if a link to this peer, ``host:port``, certainly leaves this machine. Names were checked as targets."""
     try:
         return ip_address(address.rpartition(":")[0].strip("[]")).is_loopback
     except ValueError:
@@ -72,17 +72,17 @@ class ClientConfig:
     """How a session behaves; every default works."""
 
     targets: tuple[Target, ...]
-    network: str | None = None  # brokers of another one do not count; None: any
+    network: str | None = None  # brokers of other networks are ignored; None: any network
     name: str = ""
     entity: str = ""
     token: str = field(default="", repr=False)
-    hold: bool = False  # ready to wait for slow consumers
+    hold: bool = False  # accept being held back by slow consumers
     keep_alive_ms: int = KEEP_ALIVE_MS
     dial_ms_max: int = 5_000  # for the dial, and again for the handshake
     request_ms_max: int = REQUEST_MS_MAX
     retry_ms: int = 50  # first pause after a lost link; doubled up to the maximum, with jitter
     retry_ms_max: int = 5_000
-    give_up_ms: int | None = None  # this long without a broker ends the session; None: it tries for ever
+    give_up_ms: int | None = None  # the session ends after this long without a broker; None: it tries for ever
     outgoing_bytes_max: int = OUTGOING_BYTES_MAX  # published and not yet confirmed by the broker
     requests_max: int = 65_536  # awaited at the same time
     reliable_window: int = 10_000  # reliable publications that a store has not acknowledged yet

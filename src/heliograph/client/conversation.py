@@ -1,4 +1,4 @@
-"""The conversation: reads what brokers say, frame by frame, and hands each frame to the part that knows its kind.
+"""The conversation: reads the frames of brokers and hands each one to the part that handles its kind.
 
 In:    the bytes of each link; the ends of links.
 Out:   calls to the parts that handle each kind of frame; a hangup for a broker that breaks the rules.
@@ -24,7 +24,7 @@ from heliograph.wire.frames import Frame, Kind, control
 
 
 class Conversation:
-    """The session's side of one link after another."""
+    """Reads the frames of a session's links."""
 
     def __init__(
         self, lines: Lines, deliveries: Deliveries, handshake: Handshake, responses: Responses, leave: GracefulLeave
@@ -46,7 +46,7 @@ class Conversation:
         }
 
     def receive(self, link: LinkId, data: bytes, now: Instant) -> None:
-        """The broker's bytes, split anywhere."""
+        """Read bytes of a broker, split anywhere."""
         line = self._by_link.get(link)
         if line is None or line.gone:
             return

@@ -1,4 +1,4 @@
-"""Deliveries: brings what a broker delivers into the inboxes of subscriptions.
+"""Deliveries: puts what brokers deliver into the inboxes of subscriptions.
 
 In:    DELIVERY frames; the inboxes' state.
 Out:   publications in inboxes; a held line while an inbox is full.
@@ -18,12 +18,12 @@ from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant
 from heliograph.model.publication import Publication
 
-UNANSWERED_TIMES = 2  # a full inbox lets the link run on to twice its size while an answer waits behind the deliveries
-KEPT_BYTES_MAX = 16 << 20  # deliveries of the next broker, until they may be read; beyond it that broker is given up
+UNANSWERED_TIMES = 2  # while an answer is due, the link is held only when an inbox has twice its limit
+KEPT_BYTES_MAX = 16 << 20  # deliveries of the next broker that wait for the move; beyond it that move fails
 
 
 class Deliveries:
-    """What is delivered to one session."""
+    """Puts the deliveries of one session into inboxes."""
 
     def __init__(
         self, origin: int, subscriptions: LocalSubscriptions, requests: OpenRequests, lines: Lines, losses: Losses
@@ -49,7 +49,7 @@ class Deliveries:
             self._directed(self.reader.read(raw, start), now)
             return
         named = subscriptions.of(numbers)
-        if line is not self._lines.current:  # we have moved: all but answers comes on the new line
+        if line is not self._lines.current:  # we have moved: the old line brings only answers
             named = tuple(subscription for subscription in named if subscription.number == ANSWERS)
         if not named:  # ended meanwhile
             return
@@ -68,13 +68,13 @@ class Deliveries:
                 subscriptions.pressing[subscription.number] = subscription
 
     def _keep(self, line: Line, raw: bytes) -> None:
-        """The broker to which we are about to move delivers: what comes by the present one has to be read first."""
+        """Keep a delivery of the broker to which we are moving until those of the present broker have been read."""
         line.keep(raw)
         if line.kept_bytes > KEPT_BYTES_MAX:
             self._lines.hang_up(line, Reason.GOODBYE, "too much was delivered before the move was complete")
 
     def deliver_kept(self, line: Line, now: Instant) -> None:
-        """The line is in use now: read what it delivered before."""
+        """The line is now in use: read the deliveries that were kept."""
         try:
             for raw in line.take_kept():
                 self.deliver(line, raw, now)
@@ -84,7 +84,7 @@ class Deliveries:
             self._lines.refuse(line, error)
 
     def _without_own(self, publications: list[Publication]) -> list[Publication]:
-        """Our broker knows which publications are our own; another one to which we have moved since does not."""
+        """Without our own publications, which a broker to which we have moved since does not recognise as ours."""
         return [publication for publication in publications if publication.origin != self._origin]
 
     def _directed(self, publications: list[Publication], now: Instant) -> None:
@@ -96,7 +96,7 @@ class Deliveries:
                 self._losses.add("inbox", dropped, now)
 
     def review_hold(self, now: Instant) -> None:
-        """Stop reading while an inbox is full, so that the broker sees the pressure and its policy can do its work."""
+        """Stop reading while an inbox is full, so that the broker notices and applies its policy."""
         line = self._lines.current
         pressing = self._subscriptions.pressing
         if line is None or not line.is_ready or not (pressing or line.held):

@@ -1,9 +1,9 @@
 """The dialler: which broker to dial next, and when.
 
-In:    lost links and failed dials; addresses that a broker named when it had to go; Connect commands.
-Out:   dials, in the order of the targets, with growing pauses and jitter; answers for those that wait for a broker; the
-       end of the session if no broker will take it.
-State: the next target, the dial under way, how often it failed; requests that wait for a broker.
+In:    lost links and failed dials; addresses that a leaving broker named; Connect commands.
+Out:   dials, in the order of the targets, with growing pauses and jitter; outcomes of requests that wait for a broker;
+       the end of the session if no broker accepts it.
+State: the next target, the dial under way, the number of failures; requests that wait for a broker.
 Not here: the handshake (client/handshake.py), moving while a link is still there (client/roaming.py).
 """
 
@@ -21,7 +21,7 @@ from heliograph.machine import Dial, Instant, LinkId, Outbox, Peer, Ticket, Time
 from heliograph.notes import DialFailed
 from heliograph.wire.bodies import Welcome
 
-STEADY_MS = 1_000  # a link that lasted this long was a good one: the next pause is a short one again
+STEADY_MS = 1_000  # a link that lasted this long was good: the pauses start short again
 _EXPLAINED = {
     Reason.DIAL_FAILED: "no broker answers there",
     Reason.TLS_FAILED: "no TLS 1.3 there, or nothing to trust it by",
@@ -29,7 +29,7 @@ _EXPLAINED = {
     Reason.CERTIFICATE_EXPIRED: "a certificate is out of date",
     Reason.CREDENTIAL_MISSING: "it asks for a certificate",
 }
-# Trying again would not change these.
+# Trying again would fail for the same reason.
 FATAL = frozenset(
     {
         Reason.CREDENTIAL_MISSING,
@@ -64,12 +64,12 @@ class Dialler:
         self._requests = requests
         self._lines = lines
         self._end_session = end_session
-        self._waiting: dict[Request, Instant] = {}  # for a broker, until each target should have been tried
+        self._waiting: dict[Request, Instant] = {}  # requests that wait for a broker, and until when at least
         self._was_welcomed = False
-        self._own = config.targets  # of the program, or of the last search
+        self._own = config.targets  # given by the program, or found by the last search
         self._targets = config.targets
         self._next = 0
-        self._pauses = 0  # since a link lasted
+        self._pauses = 0  # since a link last proved steady
         self._away_since: Instant | None = None
         self.ticket: Ticket | None = None  # the dial under way
         self._failures = 0  # since a broker welcomed us
@@ -92,13 +92,13 @@ class Dialler:
         return self._failures >= len(self._targets)
 
     def hint(self, targets: list[Target]) -> None:
-        """A broker that has to go named others: they are tried beside the program's own, until others are named."""
+        """A leaving broker named others: try these as well as the program's own, until a broker names others."""
         own, present = self._own, self.target
         self._targets = (*own, *(target for target in targets if target not in own))
         self._next = self._targets.index(present) if present in self._targets else len(own) - 1
 
     def retarget(self, targets: tuple[Target, ...], now: Instant) -> None:
-        """A search found these: without a link they are tried now, in this order."""
+        """A search found these brokers: without a link, try them now, in this order."""
         self._own = self._targets = targets
         self._next = len(targets) - 1  # the one before the first
         if self._away_since is not None and self.ticket is None:
@@ -108,7 +108,7 @@ class Dialler:
     # -- requests that wait for a broker ------------------------------------------------------------------------
 
     def connect(self, command: Connect, now: Instant) -> None:
-        """Await a broker."""
+        """Wait for a broker."""
         if self._lines.is_ready:
             self._requests.accept(command.request, self._lines.welcome)
             return
@@ -116,7 +116,7 @@ class Dialler:
         self._timers.set(("connect", command.request), at, self._review_waiting)
 
     def _review_waiting(self, now: Instant) -> None:
-        """Requests that have waited long enough fail, once each target has been tried."""
+        """Fail requests that have waited long enough, once each target has been tried."""
         if not self._tried_all:
             return
         for request, until in list(self._waiting.items()):
@@ -128,7 +128,7 @@ class Dialler:
     # -- links --------------------------------------------------------------------------------------------------
 
     def attached(self, link: LinkId, peer: Peer, now: Instant) -> None:
-        """The dial made a link: say hello there, unless that would show our token to the network."""
+        """The dial made a link: say hello, unless that would send our token over the network in clear text."""
         self.ticket = None
         self._timers.cancel("dial")
         if not self._config.token or self.target.secure or stays_here(peer.address):
@@ -143,7 +143,7 @@ class Dialler:
             self._end_session(NotConnectedError(Reason.CREDENTIAL_MISSING, text), now)
 
     def found(self, target: Target) -> None:
-        """There is a broker; perhaps one to which the session has moved meanwhile."""
+        """A broker accepted us; it may be one to which the session has moved in the meantime."""
         if target in self._targets:
             self._next = self._targets.index(target)
         self._failures = 0
@@ -160,7 +160,7 @@ class Dialler:
         self._waiting.clear()
 
     def lost(self, line: Line, reason: Reason, now: Instant) -> None:
-        """The link is gone: dial again, elsewhere if there is an elsewhere."""
+        """The link is gone: dial again, another broker if there is one."""
         if line.welcomed_at is None:
             said, text = line.said if line.said is not None else (reason, "")
             self.failed(said, text, now)
@@ -186,11 +186,11 @@ class Dialler:
         self._outbox.note(DialFailed(str(target), reason, self._pause(now)))
 
     def _error(self) -> NotConnectedError:
-        """Why there is no broker, for people."""
+        """The error that says why there is no broker."""
         return NotConnectedError(*self._last_failure)
 
     def end(self, error: HeliographError) -> None:
-        """The session has ended: dial no more; requests that wait for a broker fail."""
+        """The session has ended: stop dialling; requests that wait for a broker fail."""
         self._stop()
         for request in self._waiting:
             self._requests.refuse(request, error)
@@ -211,7 +211,7 @@ class Dialler:
         self._timers.set("dial", now + config.dial_ms_max * NS_PER_MS, self._late)
 
     def _late(self, now: Instant) -> None:
-        """Should this dial still make a link, it is not wanted any more."""
+        """The dial took too long: if it still makes a link, that link is not used."""
         self.ticket = None
         self._count_failure(Reason.TIME_OUT, f"no link within {self._config.dial_ms_max} ms", now)
 

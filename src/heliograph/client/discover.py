@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 
 SECTION = "search"  # of the settings file
 LOCAL = "127.0.0.1"
-DIRECTORY_OFFSET = DIRECTORY_PORT - DEFAULT_PORT  # from a machine's broker to its directory
-LOCAL_TIMEOUT_MS = 300  # if all parties that are asked are on this computer …
+DIRECTORY_OFFSET = DIRECTORY_PORT - DEFAULT_PORT  # between the ports of a machine's broker and directory
+LOCAL_TIMEOUT_MS = 300  # if every party that is asked is on this computer …
 LOCAL_FALLBACK_MS = 50
-LOCAL_LISTED_MS = 100  # on one computer all brokers are near, so one that does not answer searches is as good
+LOCAL_LISTED_MS = 100  # on one computer all brokers are near: a listed one is as good as one that answers searches
 TIMEOUT_MS = 4_000  # … and elsewhere
-COLLECT_MS = 200  # a search without a network must hear of every network near by, also from a busy broker
+COLLECT_MS = 200  # a search without a network name must hear of every network near by, even from a busy broker
 TARGETS_MAX = 16  # addresses that a session tries in turn
 _option = partial(setting, reloads=False)  # a program reads its settings once
 _LISTS = ("bdns", "bdn_links", "brokers", "weights")
@@ -100,13 +100,12 @@ class Discover:
 
     @property
     def names_somebody(self) -> bool:
-        """True if it names parties to ask. Otherwise a directory and a broker at their usual ports here are asked
-        too."""
+        """True if it names parties to ask. If not, the usual ports of this computer are asked as well."""
         return bool(self.bdns or self.bdn_links or self.brokers)
 
     @property
     def domains(self) -> tuple[str, ...]:
-        """Those of the directories that are named by a domain, whose DNS has their addresses."""
+        """The directories that are given as a domain, whose DNS records have their addresses."""
         return tuple(bdn for bdn in self.bdns if ":" not in bdn)
 
     @property
@@ -117,11 +116,11 @@ class Discover:
 
     @property
     def usual_timeout_ms(self) -> int:
-        """The time-out where none is given."""
+        """The time-out if none is given."""
         return LOCAL_TIMEOUT_MS if self.is_local else TIMEOUT_MS
 
     def problems(self, path: str = SECTION) -> list[Problem]:
-        """Everything wrong with it."""
+        """All problems with these options."""
         found, weights = _weights(self.weights, path)
         key = f"{path}.bdns"
         found += [has_wrong(key, one, "must be host:port or a domain") for one in self.domains if not _domain(one)]
@@ -141,7 +140,7 @@ class Discover:
     def config(
         self, directories: tuple[str, ...], links: tuple[str, ...], brokers: tuple[str, ...], **more: object
     ) -> DiscoveryConfig:
-        """For the search: all addresses in numbers."""
+        """The settings of the search, with all addresses resolved."""
         return self._config(directories, links, brokers, _weights(self.weights, SECTION)[1], **more)
 
     def _config(
@@ -192,22 +191,22 @@ class Trust:
     """The secrets that a client could lose to a false broker, and what it trusts."""
 
     has_token: bool = False
-    vouched: bool = False  # an authority or a server name was given: TLS proves that the broker is one of ours
+    vouched: bool = False  # an authority or a server name was given: TLS proves that the broker is genuine
     server_name: str | None = None
 
 
 def targets_of(result: SearchResult, trust: Trust, brokers: Sequence[str] = ()) -> tuple[Target, ...]:
     """Where to dial, first choice first. ``brokers`` are those that the program named itself.
 
-    A party that answers a search has proven nothing. With a token, only brokers that a certificate proves count, or
-    brokers that the program named itself. With an authority, a broker that the program did not name is never dialled in
-    clear text. A broker elsewhere cannot send us to our own machine.
+    An answer to a search proves nothing. With a token, only brokers that are proven by a certificate or named by the
+    program count. With an authority, a broker that the program did not name is never dialled in clear text. A broker
+    elsewhere cannot direct us to our own machine.
     """
     named = {address for text in brokers if (address := address_of(text)) is not None}
     found: dict[Target, None] = {}
     for finding in result.findings:
         found.update(dict.fromkeys(_targets(finding.urls, trust, named, is_loopback(_host(finding)))))
-    if not result.findings:  # the static list, as the program wrote it: one of them may start only now
+    if not result.findings:  # the static list, as the program wrote it: one of these brokers may still be starting
         scheme = SECURE if trust.vouched else PLAIN
         found.update(dict.fromkeys(_targets([f"{scheme}://{text}" for text in brokers], trust, named, True)))
     return tuple(found)[:TARGETS_MAX]
@@ -218,7 +217,7 @@ def _targets(urls: Iterable[str], trust: Trust, named: set[tuple[str, int]], her
     for url in urls:
         try:
             parsed.append(parse_target(url, trust.server_name))
-        except UsageError:  # a host name that is none
+        except UsageError:  # not a valid host name
             continue
     allowed = [target for target in parsed if _allowed(target, trust, named) and (here or not is_loopback(target.host))]
     if trust.vouched or trust.has_token:
@@ -247,7 +246,7 @@ def _domain(text: str) -> bool:
 
 
 def _weights(texts: Iterable[str], path: str) -> tuple[list[Problem], WeightsConfig]:
-    """``cpu=2`` and its like, over the usual ones."""
+    """The usual weights, changed by texts such as ``cpu=2``."""
     key = f"{path}.weights"
     problems: list[Problem] = []
     given: dict[str, float] = {}

@@ -19,7 +19,7 @@ from heliograph.machine import Instant
 
 
 class Flushes:
-    """What waits until everything is confirmed."""
+    """The open flushes and the drain of one session."""
 
     def __init__(
         self,
@@ -38,12 +38,12 @@ class Flushes:
         self._lines = lines
         self._store_parts = store_parts
         self._end_session = end_session
-        self._sequences: dict[Request, tuple[int, int]] = {}  # of each open flush: what has to be confirmed, and stored
+        self._sequences: dict[Request, tuple[int, int]] = {}  # of each open flush: what must be confirmed, and stored
         self._drain_request = 0
         self.is_draining = False
 
     def flush(self, command: Flush, now: Instant) -> None:
-        """Await that everything published so far is confirmed."""
+        """Wait until everything published so far is confirmed."""
         request = command.request
         self._requests.open(request, now, lambda now: self._forget(request))
         self._sequences[request] = (self._outgoing.assigned, self._store_parts.mark)
@@ -52,13 +52,13 @@ class Flushes:
             self._lines.confirm_soon()
 
     def drain(self, command: Drain, now: Instant) -> None:
-        """Await that everything is confirmed and every subscription has ended; then the session ends."""
+        """Wait until everything is confirmed and every subscription has ended; then end the session."""
         self._requests.open(command.request, now, lambda now: self._end_session(None, now))
         self.is_draining = True
         self._drain_request = command.request
 
     def confirm_soon(self) -> None:
-        """A broker is there again: ask it for what is awaited."""
+        """A broker is there again: ask it to confirm what is awaited."""
         if self._sequences or self.is_draining:
             self._lines.confirm_soon()
 

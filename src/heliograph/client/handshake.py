@@ -1,8 +1,8 @@
 """The handshake: how a broker accepts a session, and how it says goodbye.
 
 In:    WELCOME and GOODBYE frames.
-Out:   a line that comes into use, or that rises; a move to another broker; the end of the session if the broker will
-       not have it.
+Out:   a line that comes into use, or that rises; a move to another broker; the end of the session if the broker rejects
+       it for good.
 State: none.
 Not here: HELLO and time-outs (client/lines.py), what happens when a line comes into use (client/resumption.py).
 """
@@ -27,11 +27,11 @@ from heliograph.wire import bodies
 from heliograph.wire.frames import VERSION, Frame
 
 KEEP_ALIVE_MS_MAX = 86_400_000
-RULES_BROKEN = 200  # reasons below it say that we broke the rules of the wire, which trying again would not change
+RULES_BROKEN = 200  # reasons below it mean that we broke the wire protocol, so trying again would not help
 
 
 class Handshake:
-    """Begins and ends a session's conversations with brokers."""
+    """Handles the WELCOME and GOODBYE of brokers."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Handshake:
         end_session: EndSession,
     ) -> None:
         self._origin = origin
-        self._network = network  # brokers of another one do not count; None: any network will do
+        self._network = network  # brokers of other networks are rejected; None: any network
         self._subscriptions = subscriptions
         self._outgoing = outgoing
         self._time = time
@@ -109,7 +109,7 @@ class Handshake:
             self._end_strict(RefusedError(reason, body.text))
 
     def _warned(self, line: Line, body: bodies.Goodbye, now: Instant) -> None:
-        """The broker will go away; or it stays, but is overloaded and asks us to move."""
+        """The broker will go away; or it is overloaded and asks us to move, but stays."""
         if body.code == Reason.OVERLOADED:
             if line is self._lines.current and not line.leaving:
                 self._roaming.advised(line, body, now)
@@ -119,7 +119,7 @@ class Handshake:
             self._roaming.begin(line, body, now)
 
     def _end_strict(self, error: RefusedError) -> None:
-        """We were too slow. Subscriptions that must not lose anything end, so that the program is told."""
+        """We were too slow. End the subscriptions that must not lose anything, so that the program is told."""
         for subscription in self._subscriptions:
             if subscription.policy is Policy.DISCONNECT:
                 self._subscriptions.remove(subscription, error)

@@ -14,11 +14,11 @@ from heliograph.errors import HeliographError
 from heliograph.model.publication import Publication
 from heliograph.model.subscription import Policy
 
-OBJECT_BYTES = 256  # what a publication takes beside its payload and headers
+OBJECT_BYTES = 256  # memory of a publication beside its payload and headers
 
 
 class Inbox:
-    """What waits to be read. With policy ``drop_oldest`` it forgets; with the others it presses."""
+    """The unread publications of a subscription. If full, it drops the oldest (``drop_oldest``) or presses."""
 
     __slots__ = (
         "_queue",
@@ -42,13 +42,13 @@ class Inbox:
         self.bytes = 0
         self.received = 0
         self.lost = 0
-        self.pressing = False  # until it is half empty again
-        self.ended = False  # nothing will come any more
+        self.pressing = False  # stays set until it is half empty again
+        self.ended = False  # nothing more will come
         self.error: HeliographError | None = None  # why it ended, unless the program ended it
         self._queue: deque[Publication] = deque()
 
     def put(self, publications: list[Publication]) -> int:
-        """Add what arrived; returns how many of the oldest had to go."""
+        """Add what arrived; returns how many of the oldest were dropped."""
         queue = self._queue
         queue.extend(publications)
         self.received += len(publications)
@@ -72,7 +72,7 @@ class Inbox:
         return publication
 
     def take_all(self) -> list[Publication]:
-        """Everything that waits."""
+        """Everything that is waiting."""
         publications = list(self._queue)
         self._queue.clear()
         self.bytes = 0
@@ -88,32 +88,32 @@ class Inbox:
         return publications
 
     def fills(self, times: int) -> bool:
-        """True if it holds more than ``times`` its limits."""
+        """True if it holds more than ``times`` its limit."""
         return self.bytes > times * self.bytes_max or len(self._queue) > times * self.frames_max
 
     def is_half_empty(self) -> bool:
-        """True if there is room enough to read on."""
+        """True if there is enough room to resume reading."""
         return 2 * self.bytes <= self.bytes_max and 2 * len(self._queue) <= self.frames_max
 
     def lose(self, count: int) -> None:
-        """So many did not come and never will."""
+        """Count publications that were lost before they arrived."""
         self.lost += count
 
     def forget(self) -> None:
-        """The program will not read what waits."""
+        """Forget what is waiting: the program will not read it."""
         self._queue.clear()
         self.bytes = 0
 
     def relax(self) -> None:
-        """There is room again: press no more."""
+        """There is room again: stop pressing."""
         self.pressing = False
 
     def abandon(self) -> None:
-        """The program will read no more: forget the oldest instead of pressing."""
+        """The program will not read any more: from now on drop the oldest instead of pressing."""
         self.drops = True
 
     def end(self, error: HeliographError | None = None) -> None:
-        """Nothing will come any more; what is there can still be read."""
+        """Nothing more will come; what is there can still be read."""
         if not self.ended:
             self.ended = True
             self.error = error

@@ -1,13 +1,13 @@
 """Inquiries: requests that other clients answer, and their answers.
 
-In:    Inquire commands; lines that come and go; what comes to the session's own inbox topic; refusals of the broker.
+In:    Inquire commands; lines that come and go; publications to the session's own inbox topic; refusals of the broker.
 Out:   publications with a reply topic; outcomes.
-State: requests that wait for a broker, and published ones without an answer: as many as may be open at once.
+State: requests that wait for a broker, and published requests without an answer, limited together.
 Not here: asking a broker for the inbox topic (client/subscription_requests.py), time-outs (client/requests.py).
 
 The last level of a reply topic is drawn from the session's secret: only a client that sees the request can answer it.
 A request is published once. If the link is lost before the answer came, it fails, and is withdrawn unless a broker has
-confirmed it: only the program knows whether doing it twice does harm, so only the program repeats it.
+confirmed it. Only the program knows whether repeating it does harm, so only the program repeats it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LEVEL_BYTES = 8
 
 
 class Inquiry:
-    """A request that was published and has no answer yet."""
+    """A published request that has no answer yet."""
 
     __slots__ = ("inbox", "reply_to", "request", "sequence", "topic")
 
@@ -47,7 +47,7 @@ class Inquiry:
 
 
 class AnswerBox(Inbox):
-    """The inbox of the session's own inbox topic: whatever comes is handed on at once."""
+    """The inbox for the session's own inbox topic: it hands publications on at once."""
 
     __slots__ = ("_fail", "_hand_on")
 
@@ -57,13 +57,13 @@ class AnswerBox(Inbox):
         self._fail = fail
 
     def put(self, publications: list[Publication]) -> int:
-        """Nothing waits here."""
+        """Hand these on; nothing is queued."""
         for publication in publications:
             self._hand_on(publication)
         return 0
 
     def end(self, error: HeliographError | None = None) -> None:
-        """No answers come any more; with an error, the open requests fail with it."""
+        """No more answers will come; with an error, the open requests fail with it."""
         super().end(error)
         if error is not None:
             self._fail(error)
@@ -102,22 +102,22 @@ class Inquiries:
         self._subscriptions = subscriptions
         self._subscription_requests = subscription_requests
         self._count = 0
-        self._waiting: dict[Request, Inquire] = {}  # for a broker
+        self._waiting: dict[Request, Inquire] = {}  # requests that wait for a broker
         self._by_request: dict[Request, Inquiry] = {}
         self._by_topic: dict[str, Inquiry] = {}
-        self.unexpected = 0  # answers that came too late, a second time, or without a request
+        self.unexpected = 0  # answers that were late, repeated, or without a request
 
     # -- asking -------------------------------------------------------------------------------------------------
 
     def inquire(self, command: Inquire, now: Instant) -> None:
-        """Await an answer; the request is published as soon as there is a broker. UsageError if no broker takes it."""
+        """Wait for an answer; publish the request when there is a broker. UsageError if no broker would accept it."""
         self._publisher.request_frame(command, INBOX_ROOT.decode(), now)
         self._requests.open(command.request, now, lambda now: self._forget(command.request), command.ms_max)
         self._waiting[command.request] = command
         self.publish_waiting(now)
 
     def publish_waiting(self, now: Instant) -> None:
-        """Publish the requests that wait, if there is a broker where their answers can reach us."""
+        """Publish the waiting requests, if there is a broker at which their answers can reach us."""
         inbox = self._lines.inbox
         if inbox and self._waiting:
             self._listen(now)
@@ -125,7 +125,7 @@ class Inquiries:
                 self._publish(command, inbox, now)
 
     def _listen(self, now: Instant) -> None:
-        """Subscribe to the session's own inbox topic, unless that is done."""
+        """Subscribe to the session's own inbox topic, unless that was done before."""
         subscription = self._subscriptions.answers
         if subscription is None:
             subscription = self._subscriptions.listen(AnswerBox(self._answered, self.refuse_all))
@@ -138,7 +138,7 @@ class Inquiries:
         outgoing = self._publisher.outgoing
         try:
             frame = self._publisher.request_frame(command, reply_to, now)
-        except UsageError as error:  # this broker takes less than others
+        except UsageError as error:  # this broker's limits are lower than others'
             self._requests.settle(command.request, error=error)
             return
         if not outgoing.has_room:
@@ -154,7 +154,7 @@ class Inquiries:
         return waiting
 
     def _reply_topic(self, inbox: str) -> str:
-        """A topic that was not used before and cannot be guessed."""
+        """A topic that is new and cannot be guessed."""
         self._count += 1
         level = hmac(self._key, self._count.to_bytes(8, "little"), sha256).digest()[:LEVEL_BYTES]
         return f"{inbox}/{level.hex()}"
@@ -162,7 +162,7 @@ class Inquiries:
     # -- answers, and why there is none -------------------------------------------------------------------------
 
     def _answered(self, publication: Publication) -> None:
-        """Something came to the session's inbox topic."""
+        """A publication came to the session's inbox topic."""
         inquiry = self._by_topic.get(publication.topic)
         if inquiry is None:
             self.unexpected += 1
@@ -171,33 +171,33 @@ class Inquiries:
         self._requests.settle(inquiry.request, publication)
 
     def unanswerable(self, reply_to: str, text: str) -> None:
-        """The broker says that no client subscribes to the request's topic."""
+        """The broker reports that no client subscribes to the request's topic."""
         inquiry = self._by_topic.get(reply_to)
         if inquiry is not None:
             self._fail(inquiry, NoRespondersError(Reason.RESPONDERS_MISSING, text))
 
     def refused(self, topic: str, error: HeliographError) -> None:
-        """The broker does not take our publications on this topic."""
+        """The broker does not accept our publications on this topic."""
         for inquiry in list(self._by_request.values()):
             if inquiry.topic == topic:
                 self._fail(inquiry, error)
 
     def lost(self, inbox: str) -> None:
-        """No answer can reach us at this inbox any more."""
+        """Answers can no longer reach us at this inbox."""
         text = "the link was lost before the answer came; whether it was done is not known"
         for inquiry in list(self._by_request.values()):
             if inquiry.inbox == inbox:
                 self._fail(inquiry, NotConnectedError(Reason.CLOSED, text))
 
     def refuse_all(self, error: HeliographError) -> None:
-        """We cannot be answered at this broker."""
+        """Answers cannot reach us at this broker."""
         for command in self._take_waiting():
             self._requests.settle(command.request, error=error)
         for inquiry in list(self._by_request.values()):
             self._fail(inquiry, error)
 
     def _forget(self, request: Request) -> None:
-        """The program waits for this no longer."""
+        """The program no longer waits for this request."""
         self._waiting.pop(request, None)
         inquiry = self._by_request.get(request)
         if inquiry is not None:
@@ -212,7 +212,7 @@ class Inquiries:
         self._requests.settle(inquiry.request, error=error)
 
     def _drop(self, inquiry: Inquiry) -> None:
-        """It is over; if the present broker does not have it yet, no other broker gets it."""
+        """The request is over: if the present broker does not have it yet, no other broker gets it."""
         del self._by_request[inquiry.request]
         del self._by_topic[inquiry.reply_to]
         self._publisher.outgoing.withdraw(inquiry.sequence)

@@ -3,7 +3,7 @@
 In:    the broker's bytes; frames to write; what the session learns about the link.
 Out:   whole frames; gathered output; whether publications and requests may be written; which subscriptions the broker
        has.
-State: the splitter, the gathered output, when the broker was last heard, PINGs that wait for their PONG.
+State: the splitter, the gathered output, when the broker last sent something, PINGs that wait for their PONG.
 Not here: the lines of a session and what is done with them (client/lines.py), what outlives a link (client/session.py
           and its other parts).
 """
@@ -28,11 +28,11 @@ class Pings:
     __slots__ = ("_highest", "_unanswered")
 
     def __init__(self) -> None:
-        self._unanswered: deque[Instant | None] = deque()  # when each was written, if that matters
+        self._unanswered: deque[Instant | None] = deque()  # when each was written, if it is timed
         self._highest = 0
 
     def ping(self, number: int, now: Instant | None = None) -> bytes:
-        """A PING; its PONG says that everything up to this sequence was routed. With ``now`` it is timed."""
+        """A PING. Its PONG confirms that everything up to this sequence was routed. With ``now`` it is timed."""
         self._unanswered.append(now)
         self._highest = max(self._highest, number)
         return control(Kind.PING, number)
@@ -82,7 +82,7 @@ class Line:
         self.rising = rising  # not in use yet: the session prepares to move there
         self.hinted = hinted  # the address came from a broker, not from the program
         self.splitter = Splitter()
-        self.out: list[bytes] = []  # for the next take
+        self.out: list[bytes] = []  # to be written with the next take
         self.pings = Pings()
         self.attached_at = now
         self.heard_at = now
@@ -91,18 +91,18 @@ class Line:
         self.seen = 0  # the highest sequence of ours that the broker knew when it welcomed us
         self.keep_alive_ns = 0
         self.pressed = False  # by the driver: publications wait
-        self.held = False  # by us: a full inbox waits for the program, or the line has to wait for its turn
+        self.held = False  # by us: an inbox is full, or it is not yet this line's turn
         self.leaving = False  # the broker asked us to go
         self.gone = False  # either side has said goodbye
         self.ping_wanted = False
         self.unasked: deque[LocalSubscription] = deque()  # subscriptions to ask this broker for
         self.asked: set[int] = set()  # … that it was asked for
         self.in_force: set[int] = set()  # … and has confirmed
-        self.restoring: set[int] = set()  # those of before that it has not put in force yet
-        self.kept: list[bytes] = []  # deliveries that came while it rises, which have to wait
+        self.restoring: set[int] = set()  # earlier subscriptions that are not in force here yet
+        self.kept: list[bytes] = []  # deliveries that came while it was rising; they wait
         self.kept_bytes = 0
         self.lost = 0  # publications that this link has lost at the broker
-        self.said: tuple[Reason, str] | None = None  # why the link ends, as the side that ends it says
+        self.said: tuple[Reason, str] | None = None  # why the link ends, as told by the side that ends it
 
     @property
     def flows(self) -> bool:
@@ -143,18 +143,18 @@ class Line:
         self.keep_alive_ns = welcome.keep_alive_ms * NS_PER_MS
 
     def use(self) -> None:
-        """The line rises no more: it is in use."""
+        """The line is no longer rising: it is in use."""
         self.rising = False
 
     # -- reading and confirming ---------------------------------------------------------------------------------
 
     def hold(self, held: bool, now: Instant) -> None:
-        """Stop or resume reading. Silence counts from now on: while we do not read, it says nothing."""
+        """Stop or resume reading. Silence counts from now: while we do not read, it means nothing."""
         self.held = held
         self.heard_at = now
 
     def want_ping(self) -> None:
-        """A PING should follow the publications that wait."""
+        """Send a PING behind the publications that wait."""
         self.ping_wanted = True
 
     def ping_written(self) -> None:
@@ -185,11 +185,11 @@ class Line:
         self.in_force.discard(number)
 
     def restore(self, numbers: set[int]) -> None:
-        """These subscriptions were in force before: the session is restored when they are again."""
+        """These subscriptions were in force before; the session is restored when they are in force again."""
         self.restoring = numbers
 
     def restored(self, number: int) -> bool:
-        """This subscription is in force, or will not be. True if that was still open."""
+        """This subscription is in force, or never will be. True if that was still open."""
         if number not in self.restoring:
             return False
         self.restoring.discard(number)
@@ -198,17 +198,17 @@ class Line:
     # -- leaving ------------------------------------------------------------------------------------------------
 
     def leave(self, reason: Reason | None = None, text: str = "") -> None:
-        """No new publications go to this broker."""
+        """Send no new publications to this broker."""
         self.leaving = True
         if reason is not None:
             self.said = (reason, text)
 
     def stay(self) -> None:
-        """GracefulLeave was called off."""
+        """Leaving was called off."""
         self.leaving = False
 
     def hang_up(self, reason: Reason, text: str) -> None:
-        """We end the link; a reason given before stays."""
+        """We end the link; an earlier reason is kept."""
         self.gone = True
         self.said = self.said or (reason, text)
 

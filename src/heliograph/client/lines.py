@@ -25,7 +25,7 @@ from heliograph.wire.bodies import Welcome
 from heliograph.wire.frames import Kind, control
 
 SILENCES_MAX = 3  # keep-alive intervals of silence end a link
-JOINED_FROM = 8  # this many pieces are cheaper to copy into one than to write as they are
+JOINED_FROM = 8  # copying this many pieces into one is cheaper than writing them separately
 
 
 class Lines:
@@ -58,7 +58,7 @@ class Lines:
 
     @property
     def settles(self) -> bool:
-        """True while subscriptions are carried over to another broker: new ones wait until that is done."""
+        """True while subscriptions are carried over to another broker; new ones wait until that is done."""
         return self.rising is not None and self.rising.welcomed_at is not None
 
     @property
@@ -82,7 +82,7 @@ class Lines:
         hinted: bool = False,
         advised: bool = False,
     ) -> None:
-        """A dial has made a link: say hello. A rising line is prepared beside the one in use."""
+        """A dial has made a link: say hello. A rising line is prepared while the other one stays in use."""
         line = self.by_link[link] = Line(link, target, now, rising=rising, hinted=hinted)
         if rising:
             self.rising = line
@@ -111,13 +111,13 @@ class Lines:
         self._answers_at_rising = True
 
     def drop_rising(self) -> Line | None:
-        """No line is about to be used any more; returns the one that was."""
+        """Stop preparing the rising line; returns it."""
         line, self.rising = self.rising, None
         self._answers_at_rising = False
         return line
 
     def hang_up(self, line: Line, reason: Reason, text: str = "") -> None:
-        """Say why, and end the link."""
+        """Tell the broker why, and end the link."""
         if not line.gone:
             line.hang_up(reason, text)
             line.out.append(control(Kind.GOODBYE, 0, bodies.goodbye(reason, text)))
@@ -152,11 +152,11 @@ class Lines:
         self.hang_up(line, Reason.TIME_OUT, "no WELCOME in time")
 
     def _keep_alive(self, line: Line, now: Instant) -> None:
-        """Ping a quiet broker, and leave a silent one."""
+        """Ping a quiet broker; leave one that stays silent."""
         if not line.is_ready:
             return
         if line.held:
-            line.hold(True, now)  # we do not read, so its silence means nothing; but it must hear from us
+            line.hold(True, now)  # we do not read, so its silence means nothing; but it needs a sign of life from us
         quiet = now - line.heard_at
         if quiet >= SILENCES_MAX * line.keep_alive_ns:
             self.hang_up(line, Reason.SILENT, "nothing was heard for three keep-alive intervals")
@@ -182,7 +182,7 @@ class Lines:
                 self._outbox.writes.append((line.id, out if len(out) < JOINED_FROM else [b"".join(out)]))
 
     def pump(self, line: Line) -> None:
-        """Move waiting publications, and the PING behind them, to the line's output."""
+        """Move waiting publications, and the PING after them, to the line's output."""
         if not line.flows or line.unasked:
             return
         outgoing = self._outgoing
@@ -193,7 +193,7 @@ class Lines:
             self.ping(line)
 
     def request(self, line: Line, frame: bytes) -> None:
-        """Write a request behind what was published before it."""
+        """Write a request after everything published before it."""
         self.pump(line)
         line.out.append(frame)
 
@@ -202,7 +202,7 @@ class Lines:
         line.out.append(self._outgoing.ping(line.pings.ping))
 
     def confirm_soon(self) -> None:
-        """Ask the broker to confirm everything published so far, in order with it."""
+        """Ask the broker to confirm everything published so far, by a PING after it."""
         if self.current is not None:
             self.current.want_ping()
 

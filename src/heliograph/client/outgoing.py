@@ -1,4 +1,4 @@
-"""Outgoing: what was published and no broker has confirmed yet, in order.
+"""Outgoing: publications that no broker has confirmed yet, in order.
 
 In:    numbered runs of EVENT frames; confirmations (PONG, or ``seen`` in a WELCOME).
 Out:   what to write next, with a PING now and then; after a new WELCOME, what to repeat.
@@ -6,7 +6,7 @@ State: runs that wait for a link, runs that were sent; bounded in bytes by calle
 Not here: making frames (client/writer.py), deciding when a link may be written to (client/lines.py), which PINGs a
           link has to answer (client/line.py).
 
-A PING carries the highest sequence sent before it, so its PONG says by itself what the broker has routed.
+A PING carries the highest sequence sent before it, so its PONG alone tells how much the broker has routed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from heliograph.wire.frames import HEAD
 
 PING_BYTES = 1 << 18  # published between two confirmations
 Run = tuple[int, bytes]
-"""Whole frames and the sequence of the last; a run that was withdrawn keeps its sequence and has no bytes."""
+"""Whole frames and the sequence of the last; a withdrawn run keeps its sequence and has no bytes."""
 
 
 class Outgoing:
@@ -42,17 +42,17 @@ class Outgoing:
     def __init__(self, bytes_max: int, used: int = 0) -> None:
         self.bytes_max = bytes_max
         self.bytes = 0
-        self.waiting: deque[Run] = deque()  # not given to the present link
+        self.waiting: deque[Run] = deque()  # not yet given to the present link
         self.sent: deque[Run] = deque()  # given to it
         self.assigned = used  # the last sequence that a publication got
-        self.sent_to = used  # the last that any link was given
+        self.sent_to = used  # the last that was given to any link
         self.confirmed = used  # a broker has routed everything up to here
         self._ping_bytes = min(PING_BYTES, max(1, bytes_max // 4))
         self._unpinged_bytes = 0
 
     @property
     def has_room(self) -> bool:
-        """False: wait until the broker confirms."""
+        """False: wait until the broker confirms something."""
         return self.bytes < self.bytes_max
 
     def add(self, run: bytes, count: int = 1) -> None:
@@ -62,7 +62,7 @@ class Outgoing:
         self.waiting.append((self.assigned, run))
 
     def send(self, ping: Callable[[int], bytes]) -> list[bytes]:
-        """Everything that waits, as sent from now on; ``ping`` makes the PINGs in between."""
+        """Everything that waits; it counts as sent from now on. ``ping`` makes the PINGs in between."""
         out: list[bytes] = []
         for last, run in self.waiting:
             if run:
@@ -88,7 +88,7 @@ class Outgoing:
             self.bytes -= len(self.sent.popleft()[1])
 
     def withdraw(self, sequence: int) -> None:
-        """Send this publication, a run of its own, to no further broker; its number stays used."""
+        """Do not send this publication, a run of its own, to any further broker; its number stays used."""
         for runs in (self.sent, self.waiting):
             place = bisect_left(runs, sequence, key=itemgetter(0))
             if place < len(runs) and runs[place][0] == sequence:
@@ -96,7 +96,7 @@ class Outgoing:
                 runs[place] = (sequence, b"")
 
     def rewind(self, seen: int) -> int:
-        """A new link: everything above ``seen`` has to be sent again. Returns how many publications that repeats."""
+        """There is a new link: send everything above ``seen`` again. Returns how many publications are repeated."""
         self._unpinged_bytes = 0
         self.confirm(seen)
         repeated = max(0, self.sent_to - max(seen, self.confirmed))
@@ -111,7 +111,7 @@ class Outgoing:
 
 
 def too_much() -> RefusedError:
-    """The error for publications that find no room."""
+    """The error for publications for which there is no room."""
     return RefusedError(Reason.REQUESTS_OVER_LIMIT, "too many publications wait for a broker's confirmation")
 
 

@@ -5,7 +5,7 @@ Out:   runs of EVENT frames in ``outgoing``, from where the line in use takes th
 State: the writer and the unconfirmed publications; whether the session still publishes.
 Not here: frames (client/writer.py), keeping and repeating them (client/outgoing.py).
 
-A program may call ``publish`` directly; what it published leaves with the session's next ``take``.
+A program may call ``publish`` directly; its publications are sent with the session's next ``take``.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class Publisher:
         self._time = time
         self._losses = losses
         self._requests = requests
-        self._closed = ""  # why the session publishes no more
+        self._closed = ""  # why the session no longer publishes
 
     @property
     def has_room(self) -> bool:
-        """False: publish no more until the broker has confirmed some of it."""
+        """False: wait until the broker has confirmed something."""
         return self.outgoing.bytes < self.outgoing.bytes_max
 
     def publish(
@@ -54,7 +54,7 @@ class Publisher:
         content_type: str | None = None,
         to: Sequence[str] | None = None,
     ) -> bool:
-        """Gather one publication for the next take; False, and counted, if there is no room."""
+        """Gather one publication for the next take. False if there is no room; it is then counted as lost."""
         outgoing = self.outgoing
         if outgoing.bytes >= outgoing.bytes_max or self._closed:
             return self._no_room(1, now)
@@ -90,7 +90,7 @@ class Publisher:
         return True
 
     def check(self, topic: str, payloads: list[bytes], headers: Headers | None, content_type: str | None) -> None:
-        """UsageError for what no broker would take."""
+        """UsageError for what no broker would accept."""
         self._writer.topic(topic)
         self._writer.check_size(payloads)
         header_block(None, headers, None, content_type)
@@ -98,7 +98,7 @@ class Publisher:
     def publish_linked(
         self, command: commands.PublishReliably, store: str, previous: int, now: Instant
     ) -> tuple[int, bytes]:
-        """Publish along a store's chain; returns the first sequence and the frames. The caller has looked for room."""
+        """Publish along a store's chain; returns the first sequence and the frames. The caller has checked for room."""
         outgoing, writer = self.outgoing, self._writer
         writer.check_size(command.payloads)
         to = [command.store.inbox] if command.part is not None and command.store is not None else None
@@ -116,7 +116,7 @@ class Publisher:
         return self._writer.frame(topic, block, command.payload, self.outgoing.assigned + 1, flags)
 
     def stamp(self, now: Instant) -> Stamp | None:
-        """When something is published now; None if the session was not told the time yet."""
+        """The time stamp for something published now; None if the session does not know the time yet."""
         stamp_us = self._time.stamp_us(now)
         return None if stamp_us is None else Stamp(stamp_us, self._time.is_synchronised)
 
@@ -143,10 +143,10 @@ class Publisher:
     # -- brokers that come and go ---------------------------------------------------------------------------------
 
     def resume(self, welcome: Welcome, seen: int) -> int:
-        """Publish by this broker from now on, which knows everything up to ``seen``; returns how many are repeated."""
+        """Publish at this broker, which has everything up to ``seen``; returns how many publications are repeated."""
         self._writer.limit_payloads(welcome.limits.get("payload_bytes_max", PAYLOAD_BYTES_MAX))
         return self.outgoing.rewind(seen)
 
     def close(self, error: HeliographError | None = None) -> None:
-        """Publish no more: the session drains or has ended."""
+        """Stop publishing: the session drains or has ended."""
         self._closed = str(error or "") or "it was closed"

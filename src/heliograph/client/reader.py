@@ -9,8 +9,8 @@ Not here: cutting the stream (wire/splitter.py), queues (client/inbox.py).
 A publication comes once for all plain subscriptions together, and once more for each shared subscription for which
 this session was chosen. So each shared subscription has a memory of its own.
 
-A broken delivery is the broker's fault and ends the link. A bad publication inside a good delivery is its publisher's:
-it is discarded and counted, and the broker that relayed it keeps its link.
+A malformed delivery is the broker's fault and ends the link. A bad publication inside a good delivery is its
+publisher's fault: it is discarded and counted, and the broker that relayed it keeps its link.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from heliograph.wire.frames import BODY_BYTES, HEAD, SCAN, Kind
 from heliograph.wire.limits import HEAD_BYTES, SUBSCRIPTIONS_PER_DELIVERY_MAX
 
 TOPICS_MAX = 16_384  # decoded topics remembered; beyond it the memory starts from empty
-ORIGINS_MAX = 4_096  # publishers remembered; the one that was met first is forgotten first
-GAPS_MAX = 256  # per publisher: a subscriber sees only some of its numbers
+ORIGINS_MAX = 4_096  # publishers remembered; the oldest is forgotten first
+GAPS_MAX = 256  # per publisher, as a subscriber sees only some of its numbers
 NUMBER_BYTES = 4
 
 _unpack = SCAN.unpack_from
@@ -42,7 +42,7 @@ class DeliveryReader:
         self.discarded = 0
 
     def read(self, frame: bytes, start: int, share: int = 0) -> list[Publication]:
-        """The new publications of a delivery, which begin at ``start``; ``share``: of this shared subscription."""
+        """The new publications of a delivery, from ``start`` on; ``share``: for this shared subscription."""
         size = len(frame)
         publications: list[Publication] = []
         find = self._topics.get
@@ -83,7 +83,7 @@ class DeliveryReader:
         return publications
 
     def _learn(self, name: bytes) -> str | None:
-        """A topic as text; None if it is not."""
+        """A topic as text; None if it is not valid."""
         try:
             topic = name.decode()
         except UnicodeDecodeError:

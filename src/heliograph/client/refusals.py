@@ -1,7 +1,7 @@
 """Refusals and losses: counts and reports publications that were refused or dropped, so that none is lost silently.
 
 In:    the broker's REFUSED for publications; drops in the session's own queues.
-Out:   counts, the error for the next flush, what ``on_refused`` is called with, notes at most once a second.
+Out:   counts, the error for the next flush, arguments for ``on_refused``, notes at most once a second.
 State: counters; a bounded list for the program.
 Not here: refused requests (client/requests.py).
 """
@@ -17,20 +17,20 @@ from heliograph.machine import Instant, Outbox, Timers
 from heliograph.notes import PublicationsLost
 from heliograph.wire.bodies import Refusal, reason_of
 
-KEPT_MAX = 1_024  # for a program that never asks
+KEPT_MAX = 1_024  # in case the program never asks
 NOTE_EVERY_NS = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class RefusedPublication:
-    """The broker did not take a publication on this topic."""
+    """A publication on this topic that the broker did not accept."""
 
     topic: str
     reason: Reason
     text: str
 
     def error(self, count: int) -> RefusedError:
-        """As the next flush raises it."""
+        """The error that the next flush raises."""
         more = f" (and {count - 1} more publications)" if count > 1 else ""
         return RefusedError(self.reason, f"publication on {self.topic!r}: {self.text or self.reason.word}{more}")
 
@@ -56,12 +56,12 @@ class Refusals:
         return refused
 
     def flushed(self) -> RefusedError | None:
-        """The error for a flush that ends now; the next one starts afresh."""
+        """The error for a flush that ends now; the next flush starts afresh."""
         count, self._unflushed = self._unflushed, 0
         return self.last.error(count) if count and self.last is not None else None
 
     def collect(self) -> list[RefusedPublication]:
-        """What was refused since this was last asked; the newest if there are too many."""
+        """What was refused since the last call; only the newest if there are too many."""
         if not self._kept:
             return []
         kept = list(self._kept)
@@ -88,7 +88,7 @@ class Losses:
         self._quiet_until: dict[str, Instant] = {}
 
     def add(self, where: str, frames: int, now: Instant) -> None:
-        """Count, and note it now, or when a second has passed since the last note."""
+        """Count the loss, and note it now or one second after the last note."""
         self.counts[where] += frames
         if not self._unnoted[where]:
             at = max(now, self._quiet_until.get(where, now))

@@ -2,7 +2,7 @@
 
 In:    the session's health, observed now and then; results of searches.
 Out:   whether to search now; whether to move to the broker that was found.
-State: when it last looked and moved, how far the broker was at best, links made lately.
+State: when it last searched and moved, the broker's best round trip, links made recently.
 Not here: searching (live/client_search.py), moving (client/roaming.py, client/dialler.py).
 Paper: [grid] §1.1, a client that returns looks for the nearest broker; the rest is ours.
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:  # most sessions never search
 
 NS_PER_MS = 1_000_000
 NS_PER_S = 1_000_000_000
-AWAY_NS = 5 * NS_PER_S  # a disconnect of this length is a long one: the last broker is no longer waited for
+AWAY_NS = 5 * NS_PER_S  # the client was away for long: it no longer waits for its last broker
 AWAY_NS_MAX = 60 * NS_PER_S  # between searches while no broker accepts us
-STAY_NS = 60 * NS_PER_S  # at a broker, before a better one is worth a thought
+STAY_NS = 60 * NS_PER_S  # at a broker, before a better one is considered
 PAUSE_NS = 30 * NS_PER_S  # between searches for any other reason
 RESTLESS_LINKS = 3  # this many new links …
-RESTLESS_NS = 60 * NS_PER_S  # … in this time: something is wrong with the broker or the way to it
-SLOW_RATIO = 3  # the broker is slow when it takes this many times as long as it did …
+RESTLESS_NS = 60 * NS_PER_S  # … in this time: something is wrong with the broker or the path to it
+SLOW_RATIO = 3  # the broker is slow if a round trip takes this many times as long as the best one …
 SLOW_NS = 20 * NS_PER_MS  # … and at least this much longer …
-SLOW_TIMES = 3  # … so often in a row
-GAIN_RATIO = 0.7  # a clear gain: this much of the present round trip …
+SLOW_TIMES = 3  # … this often in a row
+GAIN_RATIO = 0.7  # a clear gain: at most this fraction of the present round trip …
 GAIN_NS = 2 * NS_PER_MS  # … and at least this much less
 
 
@@ -41,11 +41,11 @@ GAIN_NS = 2 * NS_PER_MS  # … and at least this much less
 class SessionHealth:
     """How well a session works."""
 
-    broker: str  # that welcomed it last
+    broker: str  # the broker that welcomed it last
     is_connected: bool
-    links: int  # that it had so far
-    round_trip_ns: int | None  # measured last; None: not yet on this link
-    measured: int = 0  # how often that was
+    links: int  # links so far
+    round_trip_ns: int | None  # the last measurement; None: not yet on this link
+    measured: int = 0  # number of measurements
 
 
 class RelocationPolicy:
@@ -65,10 +65,10 @@ class RelocationPolicy:
         self._best_ns: int | None = None
         self._measured = 0
         self._slow = 0
-        self.why = ""  # it looked last
+        self.why = ""  # why it last searched
 
     def observe(self, health: SessionHealth, now: Instant) -> bool:
-        """True if it should look for a broker now."""
+        """True if the client should search for a broker now."""
         self._follow(health, now)
         why = self._reason(health, now)
         if why:
@@ -110,7 +110,7 @@ class RelocationPolicy:
         return "the broker got slow" if self._slow >= SLOW_TIMES else ""
 
     def choose(self, result: SearchResult, health: SessionHealth, now: Instant) -> bool:
-        """True if it should go where this search says."""
+        """True if the client should move to the broker that this search found."""
         if not result.found or (health.is_connected and result.broker == health.broker):
             return False
         if not health.is_connected:
@@ -120,7 +120,7 @@ class RelocationPolicy:
         findings = {finding.broker: finding for finding in result.findings}
         best, present = findings.get(result.broker), findings.get(health.broker)
         if present is None or present.round_trip_ms is None:
-            return self.why != "now and then"  # it does not answer, which matters if it does not serve us either
+            return self.why != "now and then"  # the present broker does not answer: leave it if it had problems
         return best is not None and _is_kin(best, present) and _gains(best, present)
 
     def _spread(self, wait_ns: int) -> int:
@@ -128,7 +128,7 @@ class RelocationPolicy:
 
 
 def _is_kin(best: Finding, present: Finding) -> bool:
-    """True if they are brokers of one network: a client does not leave its own for a nearer broker."""
+    """True if both belong to one network: a client does not leave its network for a nearer broker."""
     return best.network == present.network and (bool(best.network) or best.island == present.island)
 
 

@@ -51,7 +51,7 @@ class Reports:
         return {"inbox": self._lines.inbox, **self._link(), **self._counts()}
 
     def subscriptions(self) -> list[dict[str, Any]]:
-        """Each subscription, how far it is on the present line, and its inbox."""
+        """Each subscription, its state on the present line, and its inbox."""
         return [_describe(subscription, self._lines.current) for subscription in self._subscriptions]
 
     def _link(self) -> dict[str, Any]:

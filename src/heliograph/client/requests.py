@@ -1,7 +1,7 @@
-"""Open requests: what the program awaits and for how long, and which answers the broker owes.
+"""Open requests: what the program awaits and for how long, and which answers the broker still owes.
 
 In:    requests of the program; answers of the broker, named by their number on the wire.
-Out:   outcomes; what an answer belongs to.
+Out:   outcomes; the request to which an answer belongs.
 State: open requests with their time-outs, and per link the answers that are expected. Both bounded.
 Not here: what an answer means (client/responses.py), requests that other clients answer (client/inquiries.py).
 """
@@ -18,7 +18,7 @@ from heliograph.errors import HeliographError, NotConnectedError, ProtocolError,
 from heliograph.machine import Instant, LinkId, Timers
 
 Told = Callable[[bytes | None, HeliographError | None, Instant], None]
-"""Gets the body of a service's answer, or why there is none."""
+"""Called with the body of a service's answer, or with the error."""
 DUE = ("ask", "unsubscribe")  # answers that no other broker could give
 
 
@@ -30,7 +30,7 @@ class Expected:
     request: Request = 0
     number: int = 0  # of the subscription
     service: str = ""
-    told: Told | None = None  # what the session itself does with the answer
+    told: Told | None = None  # called with the answer, if the session itself asked
 
 
 class OpenRequests:
@@ -52,7 +52,7 @@ class OpenRequests:
         self._timers = timers
         self._wait_ns = wait_ms * NS_PER_MS
         self._count_max = count_max
-        self._open: dict[Request, Callable[[Instant], None]] = {}  # and what to do when no answer comes in time
+        self._open: dict[Request, Callable[[Instant], None]] = {}  # with what to do when no answer comes in time
         self._outcomes: list[Outcome] = []
         self._expected: dict[LinkId, dict[int, Expected]] = {}
         self._expected_count = 0
@@ -68,7 +68,7 @@ class OpenRequests:
         gave_up: Callable[[Instant], None] | None = None,
         wait_ms: int | None = None,
     ) -> None:
-        """Await something, for ``wait_ms`` or as long as usual; ``gave_up`` tidies up after a time-out."""
+        """Wait for ``wait_ms`` or the usual time; ``gave_up`` cleans up after a time-out."""
         if request in self._open:
             raise UsageError(f"request {request} is open already")
         if len(self._open) >= self._count_max or self._expected_count >= 2 * self._count_max:
@@ -77,14 +77,14 @@ class OpenRequests:
         self._wait(request, self._wait_ns if wait_ms is None else wait_ms * NS_PER_MS, now)
 
     def extend(self, request: Request, now: Instant) -> None:
-        """It makes progress: wait as long as usual once more."""
+        """The request makes progress: start its usual time-out again."""
         self._wait(request, self._wait_ns, now)
 
     def _wait(self, request: Request, wait_ns: int, now: Instant) -> None:
         self._timers.set(("request", request), now + wait_ns, lambda now: self._time_out(request, wait_ns, now))
 
     def settle(self, request: Request, value: Any = None, error: HeliographError | None = None) -> None:
-        """Say what became of it; one that is not open (0, or timed out) is left alone."""
+        """Set the outcome of a request; ignored if it is not open (0, or timed out)."""
         if self._open.pop(request, None) is not None:
             self._timers.cancel(("request", request))
             self._outcomes.append(Outcome(request, value, error))
@@ -95,17 +95,17 @@ class OpenRequests:
             self._outcomes.append(Outcome(request, error=error))
 
     def accept(self, request: Request, value: Any = None) -> None:
-        """Answer a request that need not wait."""
+        """Answer a request that does not have to wait."""
         if request:
             self._outcomes.append(Outcome(request, value))
 
     def settle_all(self, error: HeliographError) -> None:
-        """Nothing more will come."""
+        """Settle every open request: no more answers will come."""
         for request in list(self._open):
             self.settle(request, error=error)
 
     def collect(self) -> list[Outcome]:
-        """Outcomes since this was last asked."""
+        """Outcomes since the last call."""
         outcomes = self._outcomes
         if outcomes:
             self._outcomes = []
@@ -133,7 +133,7 @@ class OpenRequests:
         return number
 
     def answered(self, link: LinkId, number: int) -> Expected:
-        """What an answer belongs to; each comes once."""
+        """The request to which an answer belongs; each is answered once."""
         expected = self._expected.get(link, {}).pop(number, None)
         if expected is None:
             raise ProtocolError(Reason.KIND_UNEXPECTED, "an answer without a request")
@@ -142,14 +142,14 @@ class OpenRequests:
         return expected
 
     def forget_link(self, link: LinkId) -> list[Expected]:
-        """The link is gone, and with it these answers."""
+        """The link is gone: forget and return the answers that were due on it."""
         lost = list(self._expected.pop(link, {}).values())
         self._expected_count -= len(lost)
         self._due.pop(link, None)
         return lost
 
     def answers_due(self, link: LinkId) -> int:
-        """How many answers are on their way on this link that no other link could bring."""
+        """How many answers are due on this link that no other link could bring."""
         return self._due.get(link, 0)
 
 

@@ -1,4 +1,4 @@
-"""Responses: what a broker answers to requests and publications.
+"""Responses: handles the answers of brokers to requests and publications.
 
 In:    CONFIRMED, REFUSED, SERVICE, STORED and PONG frames.
 Out:   each handed to the part that asked; confirmed publications; the network time.
@@ -23,11 +23,11 @@ from heliograph.machine import Instant
 from heliograph.wire import bodies
 from heliograph.wire.frames import Frame
 
-RIGHT_ENDED = (Reason.GRANT_REVOKED, Reason.GRANT_EXPIRED, Reason.TOPIC_WITHDRAWN)  # why a subscription ends later
+RIGHT_ENDED = (Reason.GRANT_REVOKED, Reason.GRANT_EXPIRED, Reason.TOPIC_WITHDRAWN)  # why a subscription may end later
 
 
 class Responses:
-    """Hands the answers of brokers to those that asked."""
+    """Hands the answers of brokers to the parts that asked."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Responses:
         self._flushes.progressed(now)
 
     def refused(self, line: Line, raw: bytes, now: Instant) -> None:
-        """REFUSED: of a request if it has a number, else of a publication."""
+        """REFUSED: for a request if it has a number, else for a publication."""
         frame = Frame(raw)
         refusal = bodies.decode(bodies.Refusal, frame.payload)
         if frame.sequence:
@@ -97,7 +97,7 @@ class Responses:
         error = RefusedError(bodies.reason_of(refusal.code), refusal.text)
         if expected.service:
             raise ProtocolError(Reason.KIND_UNEXPECTED, "a service refuses with a SERVICE frame")
-        if expected.verb == "unsubscribe":  # the broker does not have it: that is what was wanted
+        if expected.verb == "unsubscribe":  # the broker does not have it, which is what was wanted
             self._subscription_requests.ended(expected)
         elif expected.verb == "part":
             pass
@@ -109,7 +109,7 @@ class Responses:
             self._subscription_requests.refused(line, expected.number, error)
 
     def service(self, line: Line, raw: bytes, now: Instant) -> None:
-        """SERVICE: the answer of a service."""
+        """SERVICE: a service has answered."""
         frame = Frame(raw)
         expected = self._requests.answered(line.id, frame.sequence)
         if not expected.service:
@@ -119,7 +119,7 @@ class Responses:
             self._flushes.progressed(now)
 
     def stored(self, line: Line, raw: bytes, now: Instant) -> None:
-        """STORED: what a store sends."""
+        """STORED: a store has sent something."""
         if self._store_parts.receive(raw, now):
             self._flushes.progressed(now)
 

@@ -1,7 +1,7 @@
 """Resumption: brings a session's state to the broker whose line comes into use.
 
 In:    a line that a broker has welcomed, or that was prepared by a move.
-Out:   subscriptions, requests and unconfirmed publications on that line; answers for requests that waited for a broker.
+Out:   subscriptions, requests and unconfirmed publications on that line; outcomes of requests that waited for a broker.
 State: none.
 Not here: each kind of state (the parts that keep it), deciding that a line comes into use (client/handshake.py,
           client/roaming.py).
@@ -56,7 +56,7 @@ class Resumption:
 
     def switch(self, line: Line, now: Instant, *, planned: bool) -> None:
         """A line that rose beside another is now the one in use."""
-        if not planned:  # the other line was lost too early
+        if not planned:  # the other line was lost before the move was complete
             self._subscription_requests.begin_restoring(line)
         self._lines.use(line)
         if line.held:

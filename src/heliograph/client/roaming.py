@@ -1,8 +1,8 @@
 """Roaming: a planned move from a broker that drains, or to a better one, with nothing lost, repeated or out of order.
 
-In:    where else to go, named by the draining broker or found by a search; the second link as it comes up and ends.
+In:    other brokers, named by the draining broker or found by a search; the second link as it comes up and ends.
 Out:   a dial; subscriptions on a second line; in the end that line is the one in use.
-State: where the session could go, how far the move is. The rising line is in client/lines.py.
+State: candidates for the move, and its progress. The rising line is in client/lines.py.
 Not here: finding a broker after a link was lost (client/dialler.py), what happens when a line comes into use
           (client/resumption.py), frames (client/conversation.py).
 Paper: [grid] §1.1, roaming clients (N8).
@@ -11,20 +11,21 @@ A move goes from mark to mark. A mark is a subscription that is confirmed when e
 follows, on each link between brokers, everything that was sent there before.
 
 1. Looking. When the next broker has welcomed us, the present one is asked for a mark, so that every broker knows the
-   newest subscription made there; then the next one for all subscriptions and a mark. Nothing else changes so far: the
-   present line is used as before, only new subscriptions wait, and what the next broker delivers is kept back.
-2. Moving. Every broker now sends us what we want by both lines. New publications wait. The present broker is asked to
-   take us out of groups (which choose one of their members), to confirm what we published, and for a mark: behind it
-   nothing is under way to us that the next broker does not deliver too, and nothing of ours is still under way that our
-   publications there could overtake. Then the next line is the one in use; what it delivered twice is dropped by its
-   id. The old line stays while it owes answers.
+   newest subscription made there. Then the next broker is asked for all subscriptions and a mark. Nothing else changes
+   yet: the present line is used as before, except that new subscriptions wait, and deliveries of the next broker are
+   kept back.
+2. Moving. Every broker now sends us what we want over both lines. New publications wait. The present broker is asked to
+   take us out of groups (which choose one of their members), to confirm what we published, and for a mark. After that
+   mark, nothing is under way to us that the next broker does not deliver too, and nothing of ours is under way that our
+   publications at the next broker could overtake. Then the next line comes into use; what was delivered on both is
+   recognised by its id and dropped. The old line stays while answers are due on it.
 
-This is exact where one path leads from each broker to each other. In a network with loops a mark takes the fastest
-path, and a publication the shortest: a publication that takes more than two hops, all of them slower than another path,
-could still be overtaken, or missed.
+This is exact if there is only one path between any two brokers. In a network with loops a mark takes the fastest path,
+and a publication the shortest: a publication that takes more than two hops, all of them slower than another path, could
+still be overtaken, or missed.
 
 If the next broker fails, the one named after it is tried; if none is left, the session leaves and reconnects as after
-any other goodbye. If the present broker ends before its time, the next one is used at once.
+any other goodbye. If the present broker ends early, the next one is used at once.
 """
 
 from __future__ import annotations
@@ -47,13 +48,13 @@ from heliograph.model.hosts import is_loopback
 from heliograph.notes import DialFailed, SessionRoamed
 from heliograph.wire.bodies import Goodbye
 
-OTHERS_MAX = 8  # addresses of one goodbye that are looked at
-ADVICE_PAUSE_NS = 60_000 * NS_PER_MS  # after a move: brokers that advise more often are not heeded
+OTHERS_MAX = 8  # addresses of one goodbye that are considered
+ADVICE_PAUSE_NS = 60_000 * NS_PER_MS  # after a move; advice to move that comes sooner is ignored
 MOVE_MS_MAX = 20_000  # for a move to a better broker; the present one is not in a hurry
 
 
 class MoveStep(Enum):
-    """How far a move is."""
+    """The steps of a move."""
 
     STAYING = 1
     LOOKING = 2
@@ -89,8 +90,8 @@ class Roaming:
         self._candidates: deque[Target] = deque()
         self._target: Target | None = None
         self._ends_at: Instant = 0  # when the present broker will be gone
-        self._may_stay = False  # the present broker would keep us: the program asked for the move
-        self._advised = False  # … or the present broker did, because it is overloaded
+        self._may_stay = False  # the present broker would keep us: the program asked for the move …
+        self._advised = False  # … or the present broker asked for it, because it is overloaded
         self._moved_at: Instant | None = None
         self._mark = NUMBER_MAX  # the number of the next mark; they count down, far from the program's own
         self._awaited = 0  # the answer that ends this step
@@ -101,13 +102,13 @@ class Roaming:
         return self._step is not MoveStep.STAYING
 
     def forbid(self) -> None:
-        """Begin no further move: the session is about to end."""
+        """Begin no further move, as the session is about to end."""
         self._allowed = False
 
     # -- looking ------------------------------------------------------------------------------------------------
 
     def begin(self, line: Line, body: Goodbye, now: Instant) -> None:
-        """The present broker goes away: move to another one if it names one where we would go, else leave in time."""
+        """The present broker is leaving: move to another one if it names a suitable one, else leave in time."""
         ends_at = now + body.grace_ms * NS_PER_MS
         if self.is_active:
             self._may_stay = self._advised = False
@@ -131,7 +132,7 @@ class Roaming:
             self._advised = self.is_active
 
     def move(self, candidates: list[Target], now: Instant) -> None:
-        """Go to a better broker, though the present one would keep us; if that fails, stay."""
+        """Move to a better broker although the present one would keep us; if that fails, stay."""
         if candidates and self._allowed and not self.is_active:
             self._may_stay = True
             self._look(candidates, now + MOVE_MS_MAX * NS_PER_MS, now)
@@ -170,7 +171,7 @@ class Roaming:
         self._lines.open(link, self._target, now, rising=True, advised=self._advised)
 
     def welcomed(self, line: Line, now: Instant) -> None:
-        """The next broker accepts us. Without subscriptions there is nothing that every broker has to know first."""
+        """The next broker accepts us. Without subscriptions, there is nothing that every broker must know first."""
         present = self._lines.current
         if not line.inbox or present is None or not present.inbox:
             self._lines.hang_up(line, Reason.GOODBYE, "there are no inboxes")
@@ -180,7 +181,7 @@ class Roaming:
             self._move(now)
 
     def refused(self, line: Line, error: RefusedError, now: Instant) -> None:
-        """The next broker refuses a subscription that the present one allows: it will not do."""
+        """The next broker refuses a subscription that the present one allows, so it is not suitable."""
         self._lines.hang_up(line, Reason.GOODBYE, f"you refuse {error.reason.word}")
 
     # -- moving -------------------------------------------------------------------------------------------------
@@ -210,10 +211,10 @@ class Roaming:
         self._awaited = self._subscription_requests.mark(line, self._mark)
 
     def _move(self, now: Instant) -> None:
-        """Every broker knows that we are at the next one, too."""
+        """Every broker knows that we are at the next one as well."""
         lines, present, following = self._lines, self._lines.current, self._lines.rising
         if present is None or not present.is_ready or following is None:
-            return  # it broke just now; ``take_over`` follows
+            return  # the line was just lost; ``take_over`` follows
         self._step = MoveStep.MOVING
         lines.hold(following, True, now)
         lines.pump(present)
@@ -235,7 +236,7 @@ class Roaming:
         self._resumption.switch(following, now, planned=True)
         self._leave.leave_at(present, at)
 
-    # -- when it does not go well -------------------------------------------------------------------------------
+    # -- when it fails ------------------------------------------------------------------------------------------
 
     def lost(self, line: Line, reason: Reason, now: Instant) -> None:
         """A line beside the one in use is gone."""
@@ -248,7 +249,7 @@ class Roaming:
         self._try_next(now)
 
     def take_over(self, now: Instant) -> bool:
-        """The present line is gone before the move was over. True if the next one could take its place."""
+        """The present line was lost during the move. True if the next one could take its place."""
         following = self._lines.rising
         if not self.is_active:
             return False
@@ -276,16 +277,16 @@ class Roaming:
         self._give_up(now)
 
     def _give_up(self, now: Instant) -> None:
-        """None of them will do: leave as if none had been named, or stay if we may."""
+        """No candidate is suitable: leave as if none had been named, or stay if we may."""
         present, ends_at, may_stay = self._lines.current, self._ends_at, self._may_stay
         self.stop()
         if present is not None and present.is_ready:
-            self._subscription_requests.ask_for_all(present, now)  # what waited for the move
+            self._subscription_requests.ask_for_all(present, now)  # the subscriptions that waited for the move
             if not may_stay:
                 self._leave.leave_soon(present, max(now, ends_at), now)
 
     def _go_back(self, now: Instant) -> None:
-        """The next broker was lost when we had begun to move: be at the present one in full again."""
+        """The next broker was lost after we began to move: restore everything at the present one."""
         self._step = MoveStep.LOOKING
         present = self._lines.current
         if present is not None and present.is_ready:
@@ -299,7 +300,7 @@ class Roaming:
         self._awaited = 0
 
     def _stay(self) -> None:
-        """The move is over, one way or another."""
+        """The move is over, successful or not."""
         for key in ("roam", "roam dial"):
             self._timers.cancel(key)
         self._lines.drop_rising()
@@ -313,9 +314,9 @@ class Roaming:
 
 
 def successors(present: Target, addresses: list[str], has_token: bool) -> list[Target]:
-    """Those of these addresses that are no weaker than the present one, in the same order.
+    """The addresses that are no less secure than the present one, in the same order.
 
-    A broker must not make us give up TLS or leave this machine, nor send us back to our own machine from elsewhere. The
+    A broker must not make us give up TLS or leave this machine, nor direct us to our own machine from elsewhere. The
     name that the program expects in certificates stays the same.
     """
     found: dict[Target, None] = {}

@@ -1,4 +1,4 @@
-"""Service requests: what a program asks services of its broker, and what they answer.
+"""Service requests: requests of a program to services of its broker, and their answers.
 
 In:    Ask commands; lines that come into use; SERVICE frames.
 Out:   SERVICE frames; settled requests.
@@ -35,16 +35,16 @@ class ServiceRequests:
     def __init__(self, requests: OpenRequests, lines: Lines) -> None:
         self._requests = requests
         self._lines = lines
-        self._waiting: deque[Ask] = deque()  # for a link
+        self._waiting: deque[Ask] = deque()  # requests that wait for a link
 
     def ask(self, command: Ask, now: Instant) -> None:
-        """Ask a service; without a link the request waits for one. UsageError for what no service would take."""
+        """Ask a service; without a link the request waits. UsageError for what no service would accept."""
         _check(command)
         self._requests.open(command.request, now, lambda now: self._forget(command.request))
         self._ask(self._lines.current, command)
 
     def ask_waiting(self, line: Line) -> None:
-        """There is a link for the requests that waited for one."""
+        """There is a link: send the requests that waited for one."""
         waiting, self._waiting = self._waiting, deque()
         for command in waiting:
             self._ask(line, command)
@@ -60,7 +60,7 @@ class ServiceRequests:
         self._waiting = deque(command for command in self._waiting if command.request != request)
 
     def answered(self, expected: Expected, frame: Frame, now: Instant) -> None:
-        """A SERVICE frame came, which should be the answer that is expected."""
+        """A SERVICE frame came, which should be the expected answer."""
         if not frame.flags & ServiceFlag.ANSWER or frame.topic != expected.service.encode():
             raise ProtocolError(Reason.KIND_UNEXPECTED, "an answer without a request")
         if frame.flags & ServiceFlag.REFUSAL:
@@ -80,7 +80,7 @@ class ServiceRequests:
         self._requests.settle(expected.request, answer)
 
     def lost(self, expected: Expected, now: Instant) -> None:
-        """The link is gone, and with it this answer."""
+        """The link is gone: this answer will not come."""
         text = "the link was lost before the answer came; whether it was done is not known"
         error = NotConnectedError(Reason.CLOSED, text)
         if expected.told is not None:

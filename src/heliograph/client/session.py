@@ -53,13 +53,13 @@ from heliograph.wire.frames import VERSION, Kind, control
 from heliograph.wire.times import FEATURE as TIME
 
 BEGINNINGS = (commands.Subscribe, commands.ReadStores, commands.PublishReliably, commands.Inquire, commands.Drain)
-"""What a session that drains does not take."""
+"""Commands that a draining session does not accept."""
 
 
 class Session:
     """One client. ``secret`` (16 to 64 random bytes) is its identity as a publisher; ``seed`` draws its jitter.
 
-    ``used``: its earlier lives may have published under numbers up to this one.
+    ``used``: earlier incarnations may have published under numbers up to this one.
     """
 
     def __init__(self, config: ClientConfig, *, secret: bytes, seed: int, used: int = 0) -> None:
@@ -72,7 +72,7 @@ class Session:
         self.ended = False
         self._outbox = outbox = Outbox()
         self._timers = timers = Timers()
-        # What the program has: requests, subscriptions, publications.
+        # Of the program: requests, subscriptions, publications.
         self._requests = requests = OpenRequests(timers, config.request_ms_max, config.requests_max)
         self._subscriptions = subscriptions = LocalSubscriptions()
         self._refusals = refusals = Refusals()
@@ -80,7 +80,7 @@ class Session:
         losses = Losses(outbox, timers)
         outgoing = Outgoing(config.outgoing_bytes_max, used)
         self.publisher = publisher = Publisher(origin, outgoing, time, losses, requests)
-        # Links to brokers, and what is asked of brokers there.
+        # Links to brokers, and requests to brokers.
         self._lines = lines = Lines(partial(_hello, config, secret), config.dial_ms_max, outbox, timers, outgoing)
         self._dialler = dialler = Dialler(config, seed, outbox, timers, requests, lines, self._end)
         self._subscription_requests = asks = SubscriptionRequests(subscriptions, requests, lines, outbox, timers)
@@ -94,11 +94,11 @@ class Session:
         inquiries = Inquiries(secret, requests, publisher, lines, subscriptions, asks)
         self._flushes = flushes = Flushes(requests, outgoing, refusals, subscriptions, lines, store_parts, self._end)
         self._deliveries = deliveries = Deliveries(origin, subscriptions, requests, lines, losses)
-        # Coming to a broker, leaving it, moving to another.
+        # Joining a broker, leaving it, moving to another.
         resumption = Resumption(lines, dialler, publisher, asks, services, inquiries, flushes, deliveries, store_parts)
         self._leave = leave = GracefulLeave(lines, requests, inquiries, outgoing, timers)
         self._roaming = roaming = Roaming(config, outbox, timers, lines, dialler, asks, resumption, leave)
-        # What brokers say.
+        # Frames from brokers.
         handshake = Handshake(
             origin, config.network, subscriptions, outgoing, time, lines, resumption, roaming, self._end
         )
@@ -128,7 +128,7 @@ class Session:
             commands.Close: self._close,
         }
 
-    # -- what the program may look at ---------------------------------------------------------------------------
+    # -- for the program to read --------------------------------------------------------------------------------
 
     @property
     def is_connected(self) -> bool:
@@ -155,7 +155,7 @@ class Session:
 
     @property
     def inbox_topic(self) -> str:
-        """The topic of this session's inbox, as long as it stays with its broker; empty without one."""
+        """The topic of this session's inbox at the present broker; empty without one."""
         return self._lines.inbox
 
     @property
@@ -215,7 +215,7 @@ class Session:
             self._outbox.hang_up(link, Reason.TIME_OUT)  # a dial that succeeded after we gave up on it
 
     def receive(self, link: LinkId, data: bytes, now: Instant) -> None:
-        """The broker's bytes, split anywhere."""
+        """Read bytes of a broker, split anywhere."""
         self._conversation.receive(link, data, now)
 
     def receive_datagram(self, socket: SocketName, source: Address, data: bytes, now: Instant) -> None:
@@ -240,7 +240,7 @@ class Session:
         self._flushes.review_drain(now)
 
     def press(self, link: LinkId, pressed: bool, now: Instant) -> None:
-        """Publications wait here while the driver's buffer is full."""
+        """The driver's buffer is full, or has room again: publications wait here while it is full."""
         line = self._lines.by_link.get(link)
         if line is not None:
             line.press(pressed)
@@ -258,7 +258,7 @@ class Session:
             self._roaming.failed(reason, now)
 
     def tell(self, command: Any, now: Instant) -> None:
-        """A command of the program; UsageError if it makes no sense."""
+        """Handle a command of the program; UsageError if it makes no sense."""
         tell = self._tells.get(type(command))
         if tell is None:
             raise UsageError(f"a session does not know the command {type(command).__name__}")
@@ -271,7 +271,7 @@ class Session:
         self._deliveries.review_hold(now)
 
     def clock(self, wall_ns: int, now: Instant) -> None:
-        """What the wall clock says, for the stamps of publications."""
+        """The wall clock's time, for the stamps of publications."""
         self._time.wall(wall_ns, now)
 
     def wake(self, now: Instant) -> None:
@@ -281,7 +281,7 @@ class Session:
             self._deliveries.review_hold(now)
 
     def take(self) -> Effects:
-        """Everything wanted since the last take: one write, whatever number of publications it holds."""
+        """All effects since the last take: one write per line, however many publications it holds."""
         self._lines.gather()
         return self._outbox.empty(None if self.ended else self._timers.next())
 
@@ -311,7 +311,7 @@ class Session:
         if isinstance(command, commands.Close | commands.Drain | commands.Unsubscribe | commands.EndReading):
             self._requests.accept(command.request)
         elif isinstance(command, commands.Publish | commands.PublishBatch):
-            self._tells[type(command)](command, now)  # the publisher says why it does not
+            self._tells[type(command)](command, now)  # the publisher gives the reason
         elif not isinstance(command, commands.Taken | commands.TakenStored | commands.Acknowledge):
             self._requests.refuse(command.request, self.error or ClosedError("the client was closed"))
 
@@ -332,7 +332,7 @@ class Session:
         self._outbox.finish()
 
     def abandon(self) -> None:
-        """The driver has failed: take nothing more."""
+        """The driver has failed: handle nothing more."""
         self.ended = True
         self.publisher.close(self.error)
 

@@ -1,8 +1,8 @@
-"""Subscription requests: what a session asks of brokers about its subscriptions, and what they answer.
+"""Subscription requests: what a session asks brokers about its subscriptions, and their answers.
 
 In:    subscriptions that the program makes and ends; lines that come into use; CONFIRMED and REFUSED.
 Out:   SUBSCRIBE and UNSUBSCRIBE frames; settled requests; a note when everything is in force again after a reconnect.
-State: how many publications the last reconnect repeated. What a broker was asked is with its line (client/line.py).
+State: how many publications the last reconnect repeated. What a broker was asked for is in its line (client/line.py).
 Not here: the subscriptions themselves (client/subscriptions.py), which answer belongs to which request
           (client/requests.py), moving between brokers (client/roaming.py).
 """
@@ -48,13 +48,13 @@ class SubscriptionRequests:
 
     @property
     def has_any(self) -> bool:
-        """True if there is something to ask a broker for."""
+        """True if there is a subscription to ask a broker for."""
         return bool(self._subscriptions.everything())
 
     # -- commands -----------------------------------------------------------------------------------------------
 
     def subscribe(self, command: commands.Subscribe, now: Instant) -> None:
-        """Subscribe; without a link, or in the middle of a move, the request waits for the next line."""
+        """Subscribe; without a link, or during a move, the request waits for the next line."""
         subscription = self._subscriptions.add(command)
         try:
             self._requests.open(command.request, now, lambda now: self._end(subscription, 0))
@@ -82,7 +82,7 @@ class SubscriptionRequests:
             self._end(subscription, 0)
 
     def _end(self, subscription: LocalSubscription, request: Request) -> None:
-        """End a subscription, at the present broker and at the one to which we are about to move."""
+        """End a subscription at the present broker and at the one to which we are moving."""
         self._subscriptions.abandon(subscription)
         number, line = subscription.number, self._lines.current
         self._part_at_rising(number)
@@ -97,13 +97,13 @@ class SubscriptionRequests:
     # -- asking -------------------------------------------------------------------------------------------------
 
     def ask_for(self, line: Line, subscription: LocalSubscription, now: Instant) -> None:
-        """Ask for a new subscription, in order with what was published before."""
+        """Ask for a new subscription, after what was published before."""
         self._lines.pump(line)
         line.unasked.append(subscription)
         self._ask_on(line, None, now)
 
     def ask_for_all(self, line: Line, now: Instant, asked: Asked | None = None) -> None:
-        """Ask for every subscription that this broker was not asked for yet; then call ``asked``."""
+        """Ask for every subscription that this broker has not been asked for; then call ``asked``."""
         everything = self._subscriptions.everything()
         line.unasked.extend(subscription for subscription in everything if subscription.number not in line.asked)
         self._ask_on(line, asked, now)
@@ -134,7 +134,7 @@ class SubscriptionRequests:
                 self.refused(line, subscription.number, error)
 
     def part(self, line: Line, number: int) -> None:
-        """End a subscription at this broker; for the program it goes on."""
+        """End a subscription at this broker only; for the program it continues."""
         line.part(number)
         answer = self._requests.expect(line.id, Expected("part", 0, number))
         line.out.append(control(Kind.UNSUBSCRIBE, answer, bodies.encode(bodies.Unsubscribe(number))))
@@ -151,11 +151,10 @@ class SubscriptionRequests:
             self.part(rising, number)
 
     def mark(self, line: Line, number: int) -> int:
-        """Ask for a subscription that is used only for its answer, which comes when every broker knows what was asked
-        before.
+        """Ask for a mark: a subscription made for its answer, which comes when every broker knows all earlier ones.
 
-        It follows everything that was under way to us here, or from us, when the broker got it. Returns the number of
-        the answer.
+        It follows everything that was under way to us here, or from us, when the broker received it. Returns the number
+        of the answer.
         """
         body = bodies.Subscribe(number=number, filter=f"{line.inbox}/mark", wide=True)
         answer = self._requests.expect(line.id, Expected("mark", 0, number))
@@ -163,7 +162,7 @@ class SubscriptionRequests:
         return answer
 
     def forget(self, line: Line) -> None:
-        """The link is gone: ask for nothing more there."""
+        """The link is gone: ask for nothing more on it."""
         self._timers.cancel(("ask on", line.id))
 
     # -- answers ------------------------------------------------------------------------------------------------
@@ -176,7 +175,7 @@ class SubscriptionRequests:
             self._settle(number)
 
     def settle_all(self, line: Line) -> None:
-        """The line is in use: what is in force there is in force for the program."""
+        """The line is in use: what is in force on it is in force for the program."""
         for number in sorted(line.in_force):
             self._settle(number)
 
@@ -186,7 +185,7 @@ class SubscriptionRequests:
             self._requests.settle(subscription.take_request(), number)
 
     def refused(self, line: Line, number: int, error: RefusedError) -> None:
-        """A broker refuses a subscription; that counts if it is the present one."""
+        """A broker refuses a subscription; this counts only at the present broker."""
         if line is not self._lines.current:
             return
         line.asked.discard(number)
@@ -208,19 +207,19 @@ class SubscriptionRequests:
     # -- restoring a session --------------------------------------------------------------------------------------
 
     def begin_restoring(self, line: Line) -> None:
-        """This line takes the place of one that was lost: note when it has every subscription."""
+        """This line replaces a lost one: note when all subscriptions are in force on it."""
         everything = self._subscriptions.everything()
         line.restore({subscription.number for subscription in everything} - line.in_force)
 
     def restore(self, line: Line, repeated: int, now: Instant, *, planned: bool) -> None:
-        """Ask the broker of a line that is in use now for everything. Nothing is lost in a planned move, nor noted."""
+        """The line is now in use: ask its broker for everything. A planned move loses nothing, so nothing is noted."""
         self._repeated = repeated
         if not planned:
             self._note_restored(line)
         self.ask_for_all(line, now)
 
     def _restored(self, line: Line, number: int) -> None:
-        """This subscription is in force again, or will not be."""
+        """This subscription is in force again, or never will be."""
         if line.restored(number):
             self._note_restored(line)
 

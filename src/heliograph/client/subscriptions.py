@@ -6,7 +6,7 @@ State: a bounded table, and a bounded memory of which numbers lead to which inbo
 Not here: queues (client/inbox.py), asking a broker for them (client/subscription_requests.py), which request awaits
           an answer (client/requests.py).
 
-Two inboxes are not the program's subscriptions: ``answers`` (number 0) gets what is published to the session's own
+Two inboxes do not belong to subscriptions of the program: ``answers`` (number 0) gets publications to the session's own
 inbox topic, once the program has made a request; ``directed`` gets publications that name this session as a
 destination.
 """
@@ -24,11 +24,11 @@ from heliograph.model.subscription import Policy
 from heliograph.model.topics import filter_fault, quoted
 from heliograph.wire import bodies
 
-SUBSCRIPTIONS_MAX = 100_000  # as many as a broker takes on one link by default
+SUBSCRIPTIONS_MAX = 100_000  # the default limit of a broker per link
 SETS_MAX = 4_096  # remembered sets of numbers; beyond it the memory starts from empty
 NUMBER_MAX = (1 << 32) - 1
 ANSWERS = 0  # the number of the subscription to the session's own inbox topic
-DIRECTED = -1  # what names this session as a destination comes without a number
+DIRECTED = -1  # publications that name this session as a destination have no subscription number
 DIRECTED_FRAMES_MAX = 4_096
 DIRECTED_BYTES_MAX = 16 << 20
 
@@ -52,15 +52,15 @@ class LocalSubscription:
 
     def __init__(self, number: int, command: Subscribe, inbox: Inbox | None = None) -> None:
         self.number = number
-        self.filter = command.filter  # empty: the session's own inbox, whatever it is at the present broker
+        self.filter = command.filter  # empty: the session's own inbox topic at the present broker
         self.policy = command.policy
         self.echo = command.echo
         self.group = command.group
         self.wide = command.wide
         self.where = command.where
         self.language = command.language
-        self.request: Request = command.request  # awaits that it is in force; 0 once it was
-        self.ending = False  # the program has ended it, the broker has not confirmed
+        self.request: Request = command.request  # waits until it is in force; 0 afterwards
+        self.ending = False  # the program has ended it, the broker has not confirmed that
         bounds = (command.inbox_frames_max, command.inbox_bytes_max)
         self.inbox = inbox if inbox is not None else Inbox(number, command.policy, *bounds)
 
@@ -69,12 +69,12 @@ class LocalSubscription:
         self.ending = True
 
     def take_request(self) -> Request:
-        """The request that awaits it, once; 0 if none does."""
+        """The request that waits for it; 0 if none, and from the second call on."""
         request, self.request = self.request, 0
         return request
 
     def body(self, own_inbox: str) -> bytes:
-        """The body of its SUBSCRIBE. A later broker need not tell all brokers once more before it confirms."""
+        """The body of its SUBSCRIBE. Only the first broker has to tell all brokers before it confirms."""
         return bodies.encode(
             bodies.Subscribe(
                 number=self.number,
@@ -100,11 +100,11 @@ class LocalSubscriptions:
         self._sets: dict[bytes, tuple[LocalSubscription, ...]] = {}
         self.answers: LocalSubscription | None = None
         self.directed = Inbox(DIRECTED, Policy.DROP_OLDEST, DIRECTED_FRAMES_MAX, DIRECTED_BYTES_MAX)
-        self.news: dict[int, Inbox] = {}  # inboxes with something new since the program last asked
+        self.news: dict[int, Inbox] = {}  # inboxes with something new since the last call
         self.pressing: dict[int, LocalSubscription] = {}  # subscriptions whose inbox is full
 
     def add(self, command: Subscribe) -> LocalSubscription:
-        """Keep a new subscription; UsageError for what no broker would take."""
+        """Keep a new subscription; UsageError for what no broker would accept."""
         _check(command)
         if len(self._by_number) >= SUBSCRIPTIONS_MAX or self._next_number > NUMBER_MAX // 2:
             raise UsageError(f"a session has at most {SUBSCRIPTIONS_MAX} subscriptions")
@@ -115,7 +115,7 @@ class LocalSubscriptions:
         return subscription
 
     def listen(self, inbox: Inbox) -> LocalSubscription:
-        """Subscribe to the session's own inbox topic, from now on."""
+        """Subscribe to the session's own inbox topic."""
         self._sets.clear()
         self.answers = LocalSubscription(ANSWERS, Subscribe(0, ""), inbox)
         return self.answers
@@ -125,27 +125,27 @@ class LocalSubscriptions:
         return self._by_number.get(number) if number != ANSWERS else self.answers
 
     def remove(self, subscription: LocalSubscription, error: HeliographError | None = None) -> None:
-        """It has ended; what is in its inbox can still be read."""
+        """The subscription has ended; what is in its inbox can still be read."""
         self.pressing.pop(subscription.number, None)
         if subscription is self.answers:
             self.answers = None
             self._sets.clear()
             if error is not None:
-                subscription.inbox.end(error)  # fails the requests that await an answer there
+                subscription.inbox.end(error)  # fails the requests whose answers would come there
         elif self._by_number.pop(subscription.number, None) is not None:
             self._sets.clear()
             subscription.inbox.end(error)
             self.news[subscription.number] = subscription.inbox
 
     def end(self, error: HeliographError | None) -> None:
-        """The session has ended, and everything with it."""
+        """The session has ended, with all subscriptions."""
         for subscription in self:
             self.remove(subscription, error)
         self.directed.end(error)
         self.news[DIRECTED] = self.directed
 
     def of(self, numbers: bytes) -> tuple[LocalSubscription, ...]:
-        """The subscriptions that a delivery names; those that have ended meanwhile are left out."""
+        """The subscriptions that a delivery names, without those that have ended meanwhile."""
         known = self._sets.get(numbers)
         if known is None:
             named = unpack(f"<{len(numbers) // 4}I", numbers)
@@ -163,18 +163,18 @@ class LocalSubscriptions:
             del self.pressing[command.number]
 
     def abandon(self, subscription: LocalSubscription) -> None:
-        """The program will read no more of it: its inbox must not hold the link."""
+        """The program will not read any more: the inbox must not hold the link."""
         subscription.inbox.abandon()
         self.pressing.pop(subscription.number, None)
 
     def collect_news(self) -> list[Inbox]:
-        """Inboxes that got something, or ended, since this was last asked."""
+        """Inboxes that got something, or ended, since the last call."""
         inboxes = list(self.news.values())
         self.news.clear()
         return inboxes
 
     def everything(self) -> list[LocalSubscription]:
-        """What a broker has to be asked for: the program's subscriptions and the session's own."""
+        """Everything to ask a broker for: the program's subscriptions and the session's own."""
         subscriptions = list(self._by_number.values())
         return subscriptions if self.answers is None else [self.answers, *subscriptions]
 

@@ -1,11 +1,11 @@
 """Session time: the network time that a client's publications are stamped with.
 
-In:    the wall clock; PONGs that tell the broker's time.
+In:    the wall clock; PONGs that carry the broker's time.
 Out:   timed PINGs; stamps, and whether they are synchronised.
-State: a clock (timekeeping/clock.py) that follows what brokers say, and how far it is ahead of ours.
-Not here: the headers that say so (client/writer.py), keep-alive (client/lines.py).
+State: a clock (timekeeping/clock.py) that follows the brokers, and its lead over ours.
+Not here: the headers with the stamps (client/writer.py), keep-alive (client/lines.py).
 
-Nothing waits for it: until a broker has told the time, stamps are the wall clock's and say so.
+Nothing waits for it: until a broker has told the time, stamps come from the wall clock and are marked so.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from heliograph.timekeeping.clock import Clock
 from heliograph.wire.frames import Frame
 from heliograph.wire.times import FEATURE, told_in
 
-BURST = 4  # exchanges at first: the fastest of them counts
+BURST = 4  # exchanges at first: the fastest one counts
 BURST_NS = 250_000_000
-PERIOD_NS = 16_000_000_000  # later: the error grows by 1.6 ms meanwhile
-RESTLESS_NS = 1_000_000_000  # while the broker itself does not know the time
+PERIOD_NS = 16_000_000_000  # afterwards; the error grows by 1.6 ms in between
+RESTLESS_NS = 1_000_000_000  # while the broker itself is not synchronised
 
 
 class SessionTime:
@@ -40,7 +40,7 @@ class SessionTime:
     )
 
     def __init__(self, timers: Timers) -> None:
-        self.ahead_ns: int | None = None  # stamps are our own time plus this; None: no time is known yet
+        self.ahead_ns: int | None = None  # stamps are our own time plus this; None: no time known yet
         self.is_synchronised = False
         self.round_trip_ns: int | None = None  # of the last exchange with the present broker
         self.measured = 0
@@ -50,12 +50,12 @@ class SessionTime:
         self._now: Instant = 0
 
     def wall(self, wall_ns: int, now: Instant) -> None:
-        """What the wall clock says."""
+        """The wall clock's time."""
         self._wall_ahead_ns = wall_ns - now
         self._update(now)
 
     def begin(self, line: Line, now: Instant) -> None:
-        """A broker welcomed us: ask for the time now and then, if it tells it."""
+        """A broker welcomed us: if it tells the time, ask for it now and then."""
         self.round_trip_ns = None
         if line.welcome is not None and FEATURE in line.welcome.features:
             self._ask(line, BURST, now)
@@ -72,7 +72,7 @@ class SessionTime:
         self._timers.cancel(("time", line.id))
 
     def heard(self, frame: Frame, asked_at: Instant | None, now: Instant) -> None:
-        """A PONG came. One that was not timed says nothing, though it tells the time."""
+        """A PONG came. Its time is used only if its PING was timed."""
         told = told_in(frame)
         if told is None or asked_at is None:
             return
@@ -90,9 +90,9 @@ class SessionTime:
         self.ahead_ns = self._wall_ahead_ns if time_ns is None or not self.is_synchronised else time_ns - now
 
     def stamp_us(self, now: Instant) -> int | None:
-        """What to write into a publication of now, in microseconds since 1970."""
+        """The stamp of a publication made now, in microseconds since 1970."""
         return None if self.ahead_ns is None else (now + self.ahead_ns) // 1_000
 
     def report(self) -> dict[str, Any]:
-        """Network time as this session knows it."""
+        """The network time as this session knows it."""
         return self._clock.report(self._now)

@@ -1,8 +1,8 @@
 """The writer: makes EVENT frames of a program's topics, headers and payloads.
 
 In:    values of the program; the time of publishing; sequence numbers.
-Out:   frames, or UsageError for what no broker would take.
-State: a bounded memory of topics found valid; the largest payload that the broker takes.
+Out:   frames, or UsageError for what no broker would accept.
+State: a bounded memory of valid topics; the largest payload that the broker accepts.
 Not here: keeping frames until they are confirmed (client/outgoing.py).
 
 Most publications have no headers of their own, so the reserved ones are formatted as bytes, without a JSON encoder.
@@ -36,10 +36,10 @@ class Writer:
     def __init__(self, origin: int) -> None:
         self._origin = origin
         self._topics: dict[str, bytes] = {}
-        self.payload_bytes_max = PAYLOAD_BYTES_MAX  # the broker may take less
+        self.payload_bytes_max = PAYLOAD_BYTES_MAX  # the broker may accept less
 
     def limit_payloads(self, bytes_max: int) -> None:
-        """The present broker takes payloads up to this size."""
+        """The present broker accepts payloads up to this size."""
         self.payload_bytes_max = min(PAYLOAD_BYTES_MAX, bytes_max)
 
     def topic(self, topic: str) -> bytes:
@@ -57,7 +57,7 @@ class Writer:
         return b"".join((head, topic, block, payload))
 
     def frames(self, topic: bytes, block: bytes, payloads: list[bytes], first: int, flags: int = 0) -> bytes:
-        """Consecutive EVENTs that differ in payload and sequence only."""
+        """Consecutive EVENTs that differ only in payload and sequence."""
         self.check_size(payloads)
         topic_length, header_length, origin = len(topic), len(block), self._origin
         inner = BODY_BYTES + topic_length + header_length
@@ -78,7 +78,7 @@ class Writer:
         link: QualityLink,
         flags: int,
     ) -> bytes:
-        """Consecutive EVENTs, each with a header that names the one before it."""
+        """Consecutive EVENTs, each with a header that names its predecessor."""
         topic_length, origin = len(topic), self._origin
         inner = BODY_BYTES + topic_length
         opening = (block[:-1] + b"," if block else b"{") + b'"$q":["%s",' % link.store.encode()
@@ -101,7 +101,7 @@ class Writer:
     def _learn(self, topic: str) -> bytes:
         if not isinstance(topic, str):
             raise UsageError(f"a topic is a str, not {type(topic).__name__}")
-        name = topic.encode("utf-8", "surrogatepass")  # what is not text is found below
+        name = topic.encode("utf-8", "surrogatepass")  # invalid text is found below
         fault = topic_fault(name)
         if fault is not None:
             raise UsageError(f"{quoted(topic)} is not a topic: {fault}")
@@ -115,14 +115,14 @@ class Writer:
 
 
 class QualityLink(NamedTuple):
-    """What the header ``$q`` of a reliable publication says beside its predecessor."""
+    """What the header ``$q`` of a reliable publication says besides its predecessor."""
 
     store: str
-    rest: bytes = b""  # of a batch: publisher, number and part, each behind a comma
+    rest: bytes = b""  # of a batch: publisher, number and part, each after a comma
 
 
 class Stamp(NamedTuple):
-    """When something is published, in microseconds since 1970; and whether that is network time."""
+    """The time of publishing, in microseconds since 1970; and whether it is network time."""
 
     time_us: int
     is_synchronised: bool

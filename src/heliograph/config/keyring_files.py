@@ -1,7 +1,7 @@
 """The keyring of a node or a client, from the files that `heliograph ca` writes.
 
 In:    TlsConfig: the paths of a certificate, its key, and the authority.
-Out:   Keyring, or ConfigError with everything that is wrong; None where no file is named.
+Out:   Keyring, or ConfigError with all problems; None if no file is named.
 State: none.
 Not here: what a keyring does (trust/keyring.py), the same files in TLS handshakes (live/tls.py).
 """
@@ -18,17 +18,17 @@ from heliograph.trust.config import TlsConfig
 if TYPE_CHECKING:
     from heliograph.trust.keyring import Keyring
 
-FILE_BYTES_MAX = 1 << 20  # a hundred authorities fit in a tenth of it
+FILE_BYTES_MAX = 1 << 20  # a hundred authorities need a tenth of it
 
-_OTHERS = 0o077  # the permissions of all users but a file's owner
+_OTHERS = 0o077  # the permissions of all users except a file's owner
 _Made = TypeVar("_Made")
 
 
 def load_keyring(tls: TlsConfig) -> Keyring | None:
-    """Read the files; to take renewed ones into use, load again and ``renew`` the keyring that machines hold."""
+    """Read the files. To use renewed ones, load again and ``renew`` the keyring that machines hold."""
     if not tls.is_used:
         return None
-    from heliograph.trust.chains import Authorities  # 30 ms, and only nodes with certificates need it
+    from heliograph.trust.chains import Authorities  # takes 30 ms, and only nodes with certificates need it
     from heliograph.trust.keyring import Keyring, Own
 
     problems: list[str] = []

@@ -1,9 +1,9 @@
-"""Settings: finds, reads, composes and checks what a node is told before it starts.
+"""Settings: finds, reads, combines and checks the settings of a node.
 
-In:    where the file may be, a mapping of variables, options.
-Out:   Settings, or ConfigError with every problem at once: the key, its value, what is allowed, where it came from.
+In:    where the file may be, environment variables, options.
+Out:   Settings, or ConfigError with all problems at once: the key, its value, what is allowed, where it came from.
 State: none.
-Not here: keys and what they mean (the rooms' dataclasses, sections.py), reading one source (sources.py).
+Not here: keys and their meaning (the rooms' dataclasses, sections.py), reading one source (sources.py).
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from heliograph.trust.tokens import load_tokens
 
 FILE_NAME = "heliograph.toml"
 FILE_VARIABLE = "HELIOGRAPH_CONFIG"
-FILE_BYTES_MAX = 4 << 20  # ten thousand access rules fit in a quarter of it
+FILE_BYTES_MAX = 4 << 20  # ten thousand access rules need a quarter of it
 
-_OTHERS = 0o077  # the permissions of all users but a file's owner
-_STAND_IN = {"access.rules.effect": "deny", "network.links.host": "missing"}  # so that checks can go on without it
+_OTHERS = 0o077  # the permissions of all users except a file's owner
+_STAND_IN = {"access.rules.effect": "deny", "network.links.host": "missing"}  # so that checks can continue without it
 _Config = TypeVar("_Config")
 
 
@@ -58,10 +58,10 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Everything a node is told before it starts. Paths are complete."""
+    """All settings of a node. Paths are complete."""
 
     broker: BrokerConfig = field(default_factory=BrokerConfig)
-    services: tuple[Configured, ...] = ()  # every service that has settings, wanted or not
+    services: tuple[Configured, ...] = ()  # every service that has settings, enabled or not
     search: Discover = field(default_factory=Discover)
     tls: TlsConfig = field(default_factory=TlsConfig)
     tokens: TokensConfig = field(default_factory=TokensConfig)
@@ -70,19 +70,19 @@ class Settings:
     origins: tuple[Origin, ...] = ()  # every key in force, in the order of the file
 
     def of(self, config: type[_Config]) -> _Config:
-        """The settings of the service that has such ones."""
+        """The settings of this kind, which belong to one service."""
         found = next(each.config for each in self.services if each.service.config is config)
         assert isinstance(found, config)
         return found
 
     @property
     def wanted(self) -> tuple[Any, ...]:
-        """The settings of the services that a broker is to have."""
+        """The settings of the services that the broker has enabled."""
         return tuple(each.config for each in self.services if each.service.is_wanted(each.config))
 
 
 def find_file(chosen: Path | None, environment: Mapping[str, str], folder: Path) -> Path | None:
-    """The settings file: the chosen one, else the variable's, else the one in this folder, else none."""
+    """The settings file: the chosen one, else that of the variable, else the one in this folder, else none."""
     if chosen is not None:
         return chosen
     named = environment.get(FILE_VARIABLE, "")
@@ -94,7 +94,7 @@ def find_file(chosen: Path | None, environment: Mapping[str, str], folder: Path)
 def load_settings(
     chosen: Path | None, environment: Mapping[str, str], folder: Path, options: Sequence[Option] = ()
 ) -> Settings:
-    """Find, read and check everything, the token file, the network key and the presence of named files included."""
+    """Find, read and check everything, including the token file, the network key and whether named files exist."""
     file = find_file(chosen, environment, folder)
     text = _read(file, "the settings file") if file is not None else ""
     settings = parse_settings(text, environment, options, file=file, folder=folder)
@@ -109,7 +109,7 @@ def parse_settings(
     file: Path | None = None,
     folder: Path = Path(),
 ) -> Settings:
-    """Settings from the text of a file; nothing is read from disk, and any text gives Settings or ConfigError."""
+    """Settings from the text of a file. Nothing is read from disk; any text gives Settings or ConfigError."""
     draft = Draft()
     draft.read_file(text)
     problems = [_in_file(problem, file) for problem in draft.problems]
@@ -129,7 +129,7 @@ def parse_settings(
 
 
 def load_search(file: Path | None, environment: Mapping[str, str]) -> Discover:
-    """What the section [search] and its variables say to a client; the rest of the file does not matter to it."""
+    """The search options of a client, from the section [search] and variables; the rest of the file is ignored."""
     draft = Draft()
     if file is not None:
         draft.read_file(_read(file, "the settings file"), only=SEARCH)
@@ -144,7 +144,7 @@ def load_search(file: Path | None, environment: Mapping[str, str]) -> Discover:
 
 
 def with_files(settings: Settings) -> Settings:
-    """The settings with the token file's records and the network key, after a look at all files that they name."""
+    """The settings with the records of the token file and the network key; all named files are checked."""
     problems = []
     for origin in settings.origins:
         known = KEYS.get(origin.key)
@@ -221,7 +221,7 @@ def _network_key(settings: Settings) -> bytes:
 
 
 def _problems(settings: Settings) -> Iterator[Problem]:
-    """What is wrong, though every value has its type."""
+    """Problems beyond the types of single values."""
     broker, tls = settings.broker, settings.tls
     yield from broker.problems()
     yield from settings.log.problems()
@@ -275,7 +275,7 @@ def _origins_of(section: str, path: str, values: Mapping[str, Given]) -> Iterato
 
 
 def _with_origin(problem: Problem, settings: Settings) -> str:
-    """Say where a problem comes from: the variables and options that the user typed, or else the file."""
+    """Tell where a problem comes from: the variables and options that the user typed, else the file."""
     section = f"{problem.key}."
     concerned = [each for each in settings.origins if each.key in problem.keys or each.key.startswith(section)]
     typed = [each.typed for each in concerned if each.source in ("environment", "option") and each.key in problem.keys]
@@ -290,7 +290,7 @@ def _in_file(problem: str, file: Path | None) -> str:
 
 
 def _complete_paths(values: dict[str, Given], beside_file: Path, folder: Path) -> None:
-    """Relative paths of the file start beside it, all others in the current folder."""
+    """Resolve relative paths: those in the file start beside it, all others in the current folder."""
     for path, given in values.items():
         if KEYS[path].setting.is_file and given.value:
             base = beside_file if given.source == "file" else folder
@@ -298,7 +298,7 @@ def _complete_paths(values: dict[str, Given], beside_file: Path, folder: Path) -
 
 
 def _fill_in(draft: Draft, file: Path | None) -> Iterator[str]:
-    """What tables must have and do not, with something put in its place so that the other checks can go on."""
+    """Report required values that are missing, and fill in others so that checks can continue."""
     for path, elements in draft.lists.items():
         for number, element in enumerate(elements):
             is_in_file = all(given.source == "file" for given in element.values())

@@ -1,9 +1,9 @@
-"""The keys of the settings file: every one with its type, its default, what it means and what it may be.
+"""The keys of the settings file, each with its type, default, meaning and allowed values.
 
-In:    the rooms' config dataclasses, whose fields say all of that; the list of services, each of which has a section.
+In:    the rooms' config dataclasses, whose fields have all of that; the list of services, each with a section.
 Out:   SECTIONS and KEYS, by pattern ("limits.links_max", "listener.port", "network.links.host").
 State: none.
-Not here: what a key means (the dataclass of the room that uses it), reading values (sources.py), checks (load.py).
+Not here: the meaning of a key (the dataclass of the room that uses it), reading values (sources.py), checks (load.py).
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from heliograph.observe.log import LogConfig
 from heliograph.trust.config import TlsConfig, TokensConfig
 
 PREFIX = "HELIOGRAPH_"
-UNITS = {"ms": "milliseconds", "s": "seconds", "bytes": "bytes", "permille": "thousandths"}  # units stand in names
-LISTS = ("access.rules", "network.links")  # written [[…]], numbered in problems and variables; listeners go by name
+UNITS = {"ms": "milliseconds", "s": "seconds", "bytes": "bytes", "permille": "thousandths"}  # names end in their unit
+LISTS = ("access.rules", "network.links")  # written [[…]], numbered in problems and variables; listeners have names
 
 SECTIONS: dict[str, type] = {
     "broker": BrokerConfig,
@@ -54,11 +54,11 @@ SECTIONS: dict[str, type] = {
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key a user can set."""
+    """One key that a user can set."""
 
     path: str  # a pattern: without the listener's name or the rule's number
     type: type  # int, bool, str, or tuple for a list of texts
-    given_default: Any  # MISSING: there is none
+    given_default: Any  # MISSING: no default
     setting: Setting
 
     @property
@@ -73,22 +73,22 @@ class Key:
 
     @property
     def required(self) -> bool:
-        """True if a table makes no sense without it."""
+        """True if its table makes no sense without it."""
         return self.given_default is MISSING
 
     @property
     def default(self) -> Any:
-        """Its default; None: there is none."""
+        """Its default; None if it has none."""
         return None if self.required else self.given_default
 
     @property
     def meaning(self) -> str:
-        """What it is for."""
+        """Its purpose."""
         return self.setting.meaning
 
     @property
     def allowed(self) -> str:
-        """What it may be."""
+        """The allowed values."""
         allowed = self.setting.allowed_text
         if self.type is bool:
             return f"true or false; {allowed}" if allowed else "true or false"
@@ -96,13 +96,13 @@ class Key:
 
     @property
     def unit(self) -> str:
-        """What a number counts, as its name says; empty if it is no amount of anything that has a unit."""
+        """The unit of a number, from its name; empty if it has none."""
         parts = self.name.split("_")
         return next((unit for part, unit in UNITS.items() if part in parts), "") if self.type is int else ""
 
     @property
     def type_name(self) -> str:
-        """The type as a user would say it."""
+        """The type in user's terms."""
         return {int: "whole number", bool: "true or false", str: "text"}.get(self.type, "list of texts")
 
     @property
@@ -130,7 +130,7 @@ def _keys() -> Iterator[Key]:
 
 
 def _plain_type(hint: Any) -> type:
-    """int, bool and str as they are; what may be None as what it is otherwise; everything else is a list of texts."""
+    """int, bool and str as they are; an optional type without None; everything else is a list of texts."""
     given = [part for part in get_args(hint) if part is not type(None)]
     if type(None) in get_args(hint) and len(given) == 1:
         hint = given[0]

@@ -1,7 +1,7 @@
-"""Where settings come from: a TOML document, environment variables, options of a command.
+"""Sources of settings: a TOML document, environment variables, options of a command.
 
 In:    the text of a file, a mapping of variables, options; all of them untrusted.
-Out:   Draft: the values given, each with its source, typed by its key; and every problem met on the way.
+Out:   Draft: the given values, each with its source, typed by its key; and all problems found.
 State: a Draft while it is filled.
 Not here: which keys exist (sections.py), finding the file, defaults and checks across keys (load.py).
 """
@@ -17,7 +17,7 @@ from heliograph.config.sections import KEYS, LISTS, PREFIX, SECTIONS, Key, keys_
 from heliograph.model.identity import entity_is_valid
 from heliograph.model.spelling import nearest
 
-# Variables that belong to commands, not to the settings file.
+# Variables of commands, which are not settings.
 OTHER_VARIABLES = (
     "HELIOGRAPH_BDNS",
     "HELIOGRAPH_CONFIG",
@@ -52,8 +52,8 @@ class Given:
 class Option:
     """A value from the command line.
 
-    ``listener.port`` and its like mean the only listener; ``network.links.host`` begins a new link, which what follows
-    is about.
+    ``listener.port`` and similar keys mean the only listener; ``network.links.host`` begins a new link, to which the
+    following options belong.
     """
 
     key: str
@@ -63,7 +63,7 @@ class Option:
 
 @dataclass(slots=True)
 class Draft:
-    """What was given so far. Later sources replace earlier ones, key by key."""
+    """The values given so far. Later sources replace earlier ones, key by key."""
 
     values: dict[str, Given] = field(default_factory=dict)
     listeners: list[dict[str, Given]] = field(default_factory=list)
@@ -71,7 +71,7 @@ class Draft:
     problems: list[str] = field(default_factory=list)
 
     def read_file(self, text: str, only: str = "") -> None:
-        """Take everything from a TOML document, or only one section."""
+        """Read everything from a TOML document, or only one section."""
         try:
             document = tomllib.loads(text)
         except (ValueError, RecursionError) as error:  # ValueError: also a number with too many digits
@@ -98,13 +98,13 @@ class Draft:
                 self._table(section, plain, section, self.values, f"{section}.")
 
     def read_environment(self, variables: Mapping[str, str]) -> None:
-        """Take every variable that begins with HELIOGRAPH_, by name and number, so that new rules append in order."""
+        """Read every variable that begins with HELIOGRAPH_, sorted, so that new rules are appended in order."""
         for variable in sorted(variables, key=_by_number):
             if variable.startswith(PREFIX) and variable not in OTHER_VARIABLES:
                 self._variable(variable, variables[variable])
 
     def read_options(self, options: Iterable[Option]) -> None:
-        """Take what was given on the command line."""
+        """Read the options of the command line."""
         for option in options:
             section, _, name = option.key.rpartition(".")
             if section in LISTS:
@@ -215,7 +215,7 @@ class Draft:
 
 
 def listener_path(listener: Mapping[str, Given], number: int) -> str:
-    """How a listener is called in problems: by its name where it has a good one, else by its number."""
+    """A listener's path in problems: with its name if that is valid, else with its number."""
     name = str(listener["name"].value) if "name" in listener else str(KEYS["listener.name"].default)
     return f"listener.{name}" if entity_is_valid(name) else f"listener[{number}]"
 
@@ -226,7 +226,7 @@ def _lists_in(section: str) -> list[str]:
 
 
 def shown(value: Any, *, quote: bool = True) -> str:
-    """A value in a problem: one line, bounded, whatever it is."""
+    """A value as shown in a problem: one line of limited length, whatever it is."""
     try:
         text = repr(value) if quote or not str(value).isprintable() else str(value)
     except (ValueError, RecursionError):  # a number with thousands of digits, a table a thousand levels deep
@@ -236,7 +236,7 @@ def shown(value: Any, *, quote: bool = True) -> str:
 
 
 def _as_variable(name: str) -> str:
-    """A listener's name in the form for a variable: web-1 is found under WEB_1."""
+    """A listener's name as it appears in a variable: web-1 becomes WEB_1."""
     return "".join(char if char.isalnum() else "_" for char in name.lower())
 
 
@@ -246,7 +246,7 @@ def _by_number(variable: str) -> list[tuple[int, str]]:
 
 
 def _from_text(key: Key, text: str) -> Any:
-    """The value of a text; the text itself if it is not readable, so that the check can refuse it."""
+    """The value of a text; the text itself if it cannot be read, so that the check refuses it."""
     plain = text.strip()
     if key.type is int:
         try:
@@ -261,7 +261,7 @@ def _from_text(key: Key, text: str) -> Any:
 
 
 def _fault(key: Key, value: Any) -> str | None:
-    """Why this is not a value for this key as far as its type goes, or None."""
+    """Why this value does not have the key's type, or None."""
     allowed = f"must be a {key.type_name}" + (f" ({key.allowed})" if key.allowed and key.type is not bool else "")
     if key.type is int:
         return None if type(value) is int and -_INT_MAX <= value <= _INT_MAX else allowed
@@ -277,5 +277,5 @@ def _fault(key: Key, value: Any) -> str | None:
 
 
 def _is_text(value: Any) -> bool:
-    """Text that can be written down: undecodable bytes of the environment and NUL, which no path may hold, cannot."""
+    """True for text without undecodable bytes (from the environment) and without NUL, which no path may contain."""
     return isinstance(value, str) and "\0" not in value and not any("\ud800" <= char <= "\udfff" for char in value)

@@ -1,1 +1,1 @@
-"""Discovery: finding brokers, and later topics and resources, on top of the network."""
+"""Discovery of brokers, topics and resources, on top of the network."""

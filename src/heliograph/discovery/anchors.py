@@ -1,9 +1,9 @@
 """Anchors: the links that a directory keeps to some brokers, to listen to their network and to publish in it.
 
 In:    addresses from the settings, brokers it learned of; links that come up and end.
-Out:   dials; what is published on the topics of the settings, handed to ``heard``.
+Out:   dials; publications on the topics of the settings, handed to ``heard``.
 State: one session per link, and when to dial again.
-Not here: what is heard (brokers/directory.py), the frames on the link (services/broker_session.py).
+Not here: what publications mean (brokers/directory.py), the frames on the link (services/broker_session.py).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NS_PER_MS = 1_000_000
 BEAT_NS = 10_000 * NS_PER_MS
 SILENT_NS = 3 * BEAT_NS
 AGAIN_NS = 2_000 * NS_PER_MS
-REFUSED_NS = 60_000 * NS_PER_MS  # a broker that lets us do nothing is tried again after this
+REFUSED_NS = 60_000 * NS_PER_MS  # delay before retrying a broker that refused us everything
 
 Heard = Callable[[Publication, Instant], None]
 
@@ -100,7 +100,7 @@ class Anchors:
         self._timers.set("tend", now + AGAIN_NS, self._tend)
 
     def attach(self, link: LinkId, peer: Peer, now: Instant) -> bool:
-        """A link that we dialled, or our pipe; False for a link that was dialled to us."""
+        """A link that we dialled, or our pipe. Returns False for a link that was dialled to us."""
         pipe = peer.transport == "pipe"
         address = self._dials.pop(peer.ticket, None) if peer.ticket is not None else None
         if not pipe and address is None:
@@ -118,12 +118,12 @@ class Anchors:
         return True
 
     def _may_see_token(self, address: Address, peer: Peer) -> bool:
-        """True for a broker that the settings name, and for a learned one that its certificate calls a broker."""
+        """True for a broker that the settings name, and for a learned one whose certificate has the broker role."""
         named = self._wanted[: len(self._settings.brokers)]
         return address in named or (peer.identity is not None and peer.identity.has(Role.BROKER))
 
     def receive(self, link: LinkId, data: bytes, now: Instant) -> bool:
-        """Bytes from a broker; False if the link is none of ours."""
+        """Bytes from a broker. Returns False if the link is not one of ours."""
         session = self._sessions.get(link)
         if session is None:
             return False
@@ -134,7 +134,7 @@ class Anchors:
         return True
 
     def detach(self, link: LinkId, now: Instant) -> bool:
-        """A link is gone; False if it was none of ours."""
+        """A link has closed. Returns False if it was not one of ours."""
         session = self._sessions.pop(link, None)
         if session is None:
             return False
@@ -151,7 +151,7 @@ class Anchors:
             self._pause[address] = now + AGAIN_NS
 
     def publish(self, topic: bytes, payload: bytes) -> int:
-        """Publish at every broker that we are linked to; how many there are."""
+        """Publish at every broker that we are linked to, and return how many those are."""
         for session in self.sessions:
             session.publish(topic, payload)
         return len(self.sessions)

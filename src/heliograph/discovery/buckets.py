@@ -2,7 +2,7 @@
 
 In:    sources and the time.
 Out:   whether a source may ask now.
-State: per source how much is left; the source that asked longest ago is forgotten first.
+State: the tokens left per source; the least recently seen source is forgotten first.
 Not here: what happens to requests over the limit (they are counted and dropped).
 """
 
@@ -27,7 +27,7 @@ class Buckets:
         self._left: OrderedDict[str, tuple[float, Instant]] = OrderedDict()
 
     def may(self, source: str, now: Instant) -> bool:
-        """Take one token of this source; False if there is none."""
+        """Take one token of this source. Returns False if there is none."""
         left, at = self._left.pop(source, (self._burst, now))
         left = min(self._burst, left + max(0, now - at) * self._rate)
         may = left >= 1.0

@@ -14,7 +14,7 @@ from hashlib import sha256
 from heliograph.machine import Address, Instant
 
 COOKIE_BYTES = 16
-PERIOD_NS = 60_000_000_000  # a cookie is good for one to two of these
+PERIOD_NS = 60_000_000_000  # a cookie is valid for one to two periods
 
 
 class Cookies:
@@ -26,11 +26,11 @@ class Cookies:
         self._secret = sha256(f"{seed}/cookie/{purpose}".encode()).digest()
 
     def of(self, source: Address, now: Instant) -> bytes:
-        """The cookie that this source has to show."""
+        """The cookie that this source must present."""
         return self._make(source, now // PERIOD_NS)
 
     def is_right(self, source: Address, cookie: bytes, now: Instant) -> bool:
-        """True if this source was told this cookie not long ago."""
+        """True if we gave this source this cookie recently."""
         period = now // PERIOD_NS
         return any(hmac.compare_digest(cookie, self._make(source, past)) for past in (period, period - 1))
 

@@ -17,7 +17,7 @@ from collections import OrderedDict
 from heliograph.machine import Address
 
 FACTOR = 3
-STRANGERS_MAX = 64  # of those beyond, the one heard longest ago is forgotten with what it sent, and gets nothing
+STRANGERS_MAX = 64  # beyond this, the least recently heard address is forgotten, and gets nothing more
 
 
 class Restraint:

@@ -1,4 +1,4 @@
-"""Signatures: signs, seals and checks the bodies of discovery messages, whatever they are about.
+"""Signatures: signs, seals and checks the bodies of discovery messages, whatever their subject.
 
 In:    encoded bodies with the domain that they are signed for; bodies as received, with their flags, and wall time.
 Out:   signed and sealed bodies; payloads with their proven holder, or ProtocolError.
@@ -59,7 +59,7 @@ class Signatures:
     def verify(
         self, domain: bytes, flags: int, data: bytes, chain: bytes, wall_ns: int | None, role: Role | None
     ) -> tuple[bytes, Holder | None]:
-        """The payload of a body without a seal, and the proven signer; None: none was proven, and none was required.
+        """The payload of an unsealed body, and its proven signer (None if unproven and no proof is required).
 
         ProtocolError(CERTIFICATE_UNKNOWN) if the signer's chain is needed first: see ``hash_of`` and ``learn``.
         """
@@ -95,7 +95,7 @@ class Signatures:
 
 
 def payload_of(flags: int, data: bytes) -> bytes:
-    """What a body without a seal says; nothing of it is proven."""
+    """The payload of an unsealed body, unverified."""
     return envelope.decode(data).payload if flags & SIGNED else data
 
 

@@ -5,7 +5,7 @@ Out:   the entries; those that expired.
 State: the entries, and a heap of expiry times.
 Not here: what an entry is, and whether a newer one may replace it (brokers/known.py).
 
-Each advertisement may be lost, and each directory may be restarted: nothing that is kept this way has to be complete.
+An advertisement may be lost and a directory may restart, so nothing kept this way has to be complete.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ V = TypeVar("V")
 
 
 class SoftState(Generic[K, V]):
-    """Entries by key. Of entries that expire at one instant the one with the least key goes first."""
+    """Entries by key. Of entries that expire at the same instant, the one with the smallest key goes first."""
 
     __slots__ = ("_entries", "_entries_max", "_expiries", "_until")
 
@@ -50,7 +50,7 @@ class SoftState(Generic[K, V]):
         return list(self._entries.values())
 
     def keep(self, key: K, entry: V, until: Instant) -> None:
-        """Keep a new entry, or renew one, until this time. The caller looks at ``is_full`` before it adds a key."""
+        """Keep a new entry, or renew one, until this time. The caller checks ``is_full`` before it adds a key."""
         self._entries[key] = entry
         self._until[key] = until
         heappush(self._expiries, (until, key))

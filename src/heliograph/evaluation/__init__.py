@@ -1,1 +1,1 @@
-"""Evaluation: the experiments of the papers, repeated, with their figures beside ours."""
+"""Evaluation: repeats the experiments of the papers, and shows their figures beside ours."""

@@ -1,4 +1,4 @@
-"""What trust costs: validating a certificate; signing, sealing, opening and verifying a request.
+"""The cost of trust: validating a certificate; signing, sealing, opening and verifying a request.
 
 In:    a clock, how many runs.
 Out:   statistics in milliseconds, beside the paper's.
@@ -29,11 +29,11 @@ from heliograph.trust.keyring import Keyring, Own
 BEGIN = datetime(2025, 1, 1, tzinfo=UTC)
 WALL_NS = (int(BEGIN.timestamp()) + 86_400) * 10**9
 Clock = Callable[[], float]
-"""Seconds of a clock that only goes forward."""
+"""Seconds of a monotonic clock."""
 
 
 def evaluate(clock: Clock, runs: int) -> list[dict[str, Any]]:
-    """Both costs. Nothing is remembered between runs: each verifies again."""
+    """Both costs. Nothing is cached between runs: each verifies again."""
     draw = Random("costs").randbytes
     authority = make_authority("evaluation", BEGIN, draw=draw)
     trusted = Authorities.from_pem(authority.certificate)
@@ -58,7 +58,7 @@ def evaluate(clock: Clock, runs: int) -> list[dict[str, Any]]:
 
 
 def keys(clock: Clock, runs: int) -> list[dict[str, Any]]:
-    """Signing and verifying with our kind of key, and with RSA-2048 as the papers did. The product has no RSA."""
+    """Signing and verifying with our kind of key, and with RSA-2048 as in the papers. The product has no RSA."""
     draw = Random("keys").randbytes
     authority = make_authority("evaluation", BEGIN, draw=draw)
     keyring = Keyring(
@@ -68,7 +68,7 @@ def keys(clock: Clock, runs: int) -> list[dict[str, Any]]:
     assert keyring.own is not None
     keyring.learn(keyring.own.chain, WALL_NS)
     old, message = rsa.generate_private_key(65_537, 2_048), b"x" * 500
-    ours = [keyring.sign(b"evaluation", b"%d" % number + message) for number in range(runs)]  # repeats are remembered
+    ours = [keyring.sign(b"evaluation", b"%d" % number + message) for number in range(runs)]  # repeats are cached
     theirs = old.sign(message, padding.PKCS1v15(), hashes.SHA256())
     public = old.public_key()
     timed: dict[str, tuple[Callable[[int], object], Callable[[int], object]]] = {

@@ -1,11 +1,11 @@
-"""Measurements: what an experiment found, one value per row, for the pipeline that makes tables and figures of them.
+"""Measurements: the results of an experiment, one value per row, for the pipeline's tables and figures.
 
 In:    the report of an evaluation, as the command prints it.
 Out:   rows: run, version, seed, time_us, experiment, parameters, metric, unit, value, paper.
 State: none.
 Not here: running experiments (simulated.py, resources/, live/), tables and figures (pipeline/evaluation.py).
 
-Rows have a base date, so that nothing lies at the beginning of 1970, where a stream's watermark would drop it.
+Rows have a base date, so that none is at the beginning of 1970, where a stream's watermark would drop it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MS = "ms"
 def measured(
     experiment: str, seed: int, run: str, version: str, time_us: int, values: Iterable[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Rows of any experiment; ``values`` are what value() and statistics() make."""
+    """Rows of any experiment; ``values`` come from value() and statistics()."""
     head = {"run": run, "version": version, "seed": seed, "time_us": max(time_us, BASE_US), "experiment": experiment}
     return [{**head, **each} for each in values]
 
@@ -32,7 +32,7 @@ def of_brokers(report: dict[str, Any], run: str, version: str, time_us: int) -> 
 
 
 def of_resources(report: dict[str, Any], run: str, version: str, time_us: int) -> list[dict[str, Any]]:
-    """Every value of `heliograph evaluate resources`. The paper prints no numbers for them, only pictures."""
+    """Every value of `heliograph evaluate resources`. The paper prints no numbers for them, only figures."""
     tables = {
         "workloads": ("similarity",),
         "sharing": ("resources", "space", "time", "similarity", "deliver"),
@@ -89,7 +89,7 @@ def _of_brokers(report: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def statistics(metric: str, parameters: dict[str, Any], row: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Mean, spread and so on of ``ours``, each beside the same of ``paper`` where there is one."""
+    """Mean, spread and so on of ``ours``, each beside that of ``paper`` if there is one."""
     ours, paper = row["ours"] or {}, row["paper"] or {}
     for name in STATISTICS:
         if ours.get(name) is not None:

@@ -1,4 +1,4 @@
-"""Places on the earth, and how long datagrams take between them.
+"""Places on the earth, and the delays of datagrams between them.
 
 In:    latitudes and longitudes.
 Out:   one-way delays.
@@ -6,7 +6,7 @@ State: none.
 Not here: hosts (stage.py).
 
 Delays are computed, not measured: the great-circle distance, times 1.5 because cables do not run straight, at two
-thirds of the speed of light, plus half a millisecond for the last mile at each end. Within one site it is a LAN.
+thirds of the speed of light, plus half a millisecond for the last mile at each end. A single site is a LAN.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ FIBRE_KM_PER_MS = 200.0  # two thirds of the speed of light
 LAST_MILE_MS = 0.5
 LAN_MS = 0.2
 JITTER_MS = 1.0  # each datagram takes up to this much longer …
-LAN_JITTER_MS = 0.1  # … and where all are on one LAN
+LAN_JITTER_MS = 0.1  # … and on a LAN
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Somewhere on the earth, in degrees."""
+    """A place on the earth, in degrees."""
 
     latitude: float
     longitude: float
@@ -38,17 +38,17 @@ class Place:
         return 2 * EARTH_KM * asin(sqrt(min(1.0, half)))
 
     def one_way_ms(self, other: Place) -> float:
-        """How long a datagram takes."""
+        """The delay of a datagram."""
         if self == other:
             return LAN_MS
         return self.km(other) * DETOUR / FIBRE_KM_PER_MS + 2 * LAST_MILE_MS
 
     def round_trip_ms(self, other: Place) -> float:
-        """There and back."""
+        """The round-trip time."""
         return 2 * self.one_way_ms(other)
 
 
-# The sites of [brokers] Table 1, and Bloomington, where its clients and its directory were.
+# The sites of [brokers] Table 1, and Bloomington, the site of its clients and directory.
 SITES = {
     "bloomington": Place(39.17, -86.53),
     "indianapolis": Place(39.77, -86.16),
@@ -63,7 +63,7 @@ DIRECTORY_SITE = "bloomington"
 
 
 def round_trips() -> list[dict[str, str | float]]:
-    """The table of the sites' round-trip times in milliseconds."""
+    """The table of round-trip times between the sites, in milliseconds."""
     return [
         {"": here, **{there: round(SITES[here].round_trip_ms(SITES[there]), 1) for there in SITES}} for here in SITES
     ]

@@ -1,12 +1,12 @@
-"""Broker discovery among ten to ten thousand brokers: how long, how many messages, how good a choice.
+"""Broker discovery among ten to ten thousand brokers: its time, its messages and the quality of the choice.
 
 In:    how many brokers, how many searches, a seed.
 Out:   a row of figures.
-State: none; each size has a stage of its own.
-Not here: what stands in for brokers (standin.py), the paper's five sites (topologies.py).
+State: none; each size has its own stage.
+Not here: the stand-ins for brokers (standin.py), the paper's five sites (topologies.py).
 
 Brokers and clients are spread at random over a region as large as the United States. Each broker links to two earlier
-ones, so the network is connected and about a dozen links across. All make themselves known to one directory.
+ones, so the network is connected and about a dozen links across. All of them advertise to one directory.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from heliograph.node import BROKER, DIRECTORY, DISCOVERY, Node, Pipe
 SIZES = (10, 100, 1_000, 10_000)
 SIZES_QUICK = (10, 100)
 SEARCHES = 40
-GOOD = 1.1  # a round trip of this many times the least is as good
+GOOD = 1.1  # a round trip up to this many times the shortest is as good
 LATITUDES, LONGITUDES = (30.0, 48.0), (-122.0, -75.0)
 SETTLE_S = 3.0
-PLACED_S = 200  # at most, until the directory's landmarks have told where brokers are …
-PLACED_SHARE = 0.99  # … this share of them
-BROKERS_PER_S = 1_000  # that start, so that the directory hears of each
-QUIET_MS = 60_000  # between a responder's looks at its stand-in, which never changes
+PLACED_S = 200  # at most, until the directory's landmarks have placed …
+PLACED_SHARE = 0.99  # … this share of the brokers
+BROKERS_PER_S = 1_000  # brokers started per second, so that the directory receives all advertisements
+QUIET_MS = 60_000  # between a responder's queries to its stand-in, which never changes
 LIFETIME_S = 300  # of a broker advertisement, so that renewals do not fill the time between searches
-CLOCK_ERROR_NS = 2_000_000  # what whole brokers at such distances agree on is about as wrong
-CLUSTER_MAX = 50  # whole brokers in one cluster
+CLOCK_ERROR_NS = 2_000_000  # about the error of real brokers at such distances
+CLUSTER_MAX = 50  # real brokers in one cluster
 Links = dict[str, tuple[str, ...]]
 
 
@@ -65,7 +65,7 @@ def neighbours(links: Links) -> Links:
 
 
 def build(brokers: int, seed: int, whole: bool) -> SearchStage:
-    """A settled stage; with whole brokers, or with stand-ins."""
+    """A settled stage; with real brokers, or with stand-ins."""
     random = Random(f"{seed}/scale/{brokers}")
     stage = SearchStage(seed)
     names = [f"b{number}" for number in range(brokers)]
@@ -114,8 +114,8 @@ def evaluate(brokers: int, searches: int = SEARCHES, seed: int = 1, *, whole: bo
     directory = stage.world.hosts["bdn"].seat(DIRECTORY).machine
     registered = directory.report("overview")["brokers"]
     results, passed = [], []
-    oracle: list[float] = []  # round trip of the choice / least of all brokers
-    heard: list[float] = []  # … / least of those that answered
+    oracle: list[float] = []  # round trip of the choice / shortest of all brokers
+    heard: list[float] = []  # … / shortest of those that answered
     for _ in range(searches):
         client = somewhere(random)
         before = _passed_on(stage, whole)
@@ -148,12 +148,12 @@ def evaluate(brokers: int, searches: int = SEARCHES, seed: int = 1, *, whole: bo
 
 
 def _requester_messages(result: SearchResult) -> int:
-    """What the requester sent and took."""
+    """The messages that the requester sent and received."""
     return result.counts["sent"] + result.counts["received"]
 
 
 def _passed_on(stage: SearchStage, whole: bool) -> int:
-    """How much stand-ins and the directory have passed on so far."""
+    """How many messages stand-ins and the directory have passed on so far."""
     if whole:
         return 0
     brokers = (host for name, host in stage.world.hosts.items() if name in stage.places and name != "bdn")
@@ -167,5 +167,5 @@ def _round_trip(stage: SearchStage, client: Place, broker: str) -> float:
 
 
 def _least(stage: SearchStage, client: Place) -> float:
-    """What an oracle would have chosen: all brokers are willing and equally busy."""
+    """What an oracle would choose: all brokers accept clients and are equally busy."""
     return min(client.round_trip_ms(place) for name, place in stage.places.items() if name != "bdn")

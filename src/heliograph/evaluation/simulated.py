@@ -2,8 +2,8 @@
 
 In:    how many runs, a seed; which topologies and sites.
 Out:   a row for each topology and site.
-State: none; each topology has a stage of its own.
-Not here: the topologies and what is made of results (topologies.py), the same on real sockets (live/).
+State: none; each topology has its own stage.
+Not here: the topologies and the statistics of results (topologies.py), the same on real sockets (live/).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ QUIET = ResponderConfig(public=False, multicast=NO_MULTICAST)  # known to no dir
 
 
 def build(topology: str, seed: int) -> SearchStage:
-    """The brokers with their links, and the directory unless multicast is to do without; settled."""
+    """The brokers with their links, and the directory except for multicast; settled."""
     by_multicast = topology == MULTICAST
     stage = SearchStage(seed, LAN_JITTER_MS if by_multicast else JITTER_MS)
     if not by_multicast:
@@ -49,7 +49,7 @@ def evaluate(
     sites: Sequence[str] = CLIENT_SITES,
     experiments: Sequence[str] = EXPERIMENTS,
 ) -> list[dict[str, Any]]:
-    """All of it: a row for each topology and site, and one for multicast."""
+    """A row for each topology and site, and one for multicast."""
     rows = []
     for topology in experiments:
         stage = build(topology, seed)

@@ -3,7 +3,7 @@
 In:    the place, links and answer policy of each broker.
 Out:   the SearchResult of each search; the world, for counts.
 State: one World.
-Not here: which experiments there are (topologies.py, scale.py), stand-ins for brokers (standin.py).
+Not here: the experiments (topologies.py, scale.py), stand-ins for brokers (standin.py).
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from heliograph.sim.world import HostSettings, World
 
 GIB = 1 << 30
 NO_MULTICAST = MulticastConfig(enabled=False)
-USAGE = UsageSample(100, 8 * GIB, 2 * GIB)  # every broker's: only distance counts
-SERVICE_US = 100.0  # what one input costs a process written in Python, with its system calls
+USAGE = UsageSample(100, 8 * GIB, 2 * GIB)  # of every broker, so that only distance counts
+SERVICE_US = 100.0  # the cost of one input in a Python process, with its system calls
 SKEW_MS = 10.0  # clocks kept by NTP over such distances
 LOSS = 0.001  # of all datagrams
 DIRECTORY_NAME = "bdn"
 AT_DIRECTORY = ResponderConfig(directories=(f"{DIRECTORY_NAME}:{DIRECTORY_PORT}",), multicast=NO_MULTICAST)
 BY_DIRECTORY = DiscoveryConfig(directories=(f"{DIRECTORY_NAME}:{DIRECTORY_PORT}",), multicast=NO_MULTICAST)
-STEP_S = 0.05  # how often a search is looked at; the times are the search's own
+STEP_S = 0.05  # how often a search is checked; the times are the search's own
 
 
 class SearchStage:
-    """Where searches are played."""
+    """Runs searches."""
 
     def __init__(self, seed: int, jitter_ms: float = JITTER_MS) -> None:
         self.world = World(
@@ -58,10 +58,10 @@ class SearchStage:
         self._seed = seed
         self._searches = 0
 
-    # The hosts.
+    # Hosts.
 
     def add(self, name: str, place: Place, make: Build) -> Host:
-        """A host, as far from all others as its place is."""
+        """A host, with delays to all others according to its place."""
         self.places[name] = place
         return self.world.add(name, make)
 
@@ -81,7 +81,7 @@ class SearchStage:
     def add_broker(
         self, name: str, place: Place, links: tuple[str, ...], responder: ResponderConfig, cluster: str = "main"
     ) -> None:
-        """A whole broker that links to these others."""
+        """A real broker that links to these others."""
         peers = NetworkConfig(cluster=cluster, key=b"k" * 32, links=tuple(LinkConfig(host=other) for other in links))
         listener = ListenerConfig(host=name, allow_open=True)
         config = BrokerConfig(name=name, listeners=(listener,), network=peers)
@@ -96,12 +96,12 @@ class SearchStage:
         self.start_broker(host)
 
     def start_broker(self, host: Host) -> None:
-        """Let a broker run, and tell it what a driver would."""
+        """Start a broker, and tell it what a driver would."""
         self.world.start(host)
         host.tell(host.seat(BROKER), Listening((f"heliograph://{host.name}:{DEFAULT_PORT}",)))
         host.tell(host.seat(DISCOVERY), USAGE)
 
-    # What happens.
+    # Searching.
 
     def run(self, seconds: float) -> None:
         """Let time pass."""

@@ -1,13 +1,13 @@
-"""A stand-in for a broker: joined to a real responder, it spreads the requests of broker discovery and nothing else.
+"""A stand-in for a broker: attached to a real responder, it only spreads the requests of broker discovery.
 
-In:    what its responder says on the pipe; what neighbours pass on, by datagram.
+In:    frames of its responder on the pipe; datagrams of neighbours.
 Out:   the topic's publications to its responder and, once each, to its other neighbours; answers about usage.
 State: the ids of the publications that it has seen, its responder's subscription.
-Not here: the responder (discovery/brokers/responder.py), brokers (broker/): ten thousand of these do not fit here.
+Not here: the responder (discovery/brokers/responder.py), brokers (broker/): ten thousand of these would not fit.
 
-What a network of brokers does for discovery is to bring a publication on one topic to all of them once. Brokers send
-it along shortest paths; stand-ins flood, so more is sent and nothing arrives later. Network time is given to them, with
-an error, instead of being agreed on.
+For discovery, a network of brokers delivers each publication on one topic to all of them once. Brokers send it along
+shortest paths; stand-ins flood, so more is sent and nothing arrives later. Their network time is given, with an error,
+instead of being agreed on.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ PORT = 4_716
 SOCKET = "neighbours"
 FROM_SERVICE: dict[int, int] = dict.fromkeys((Kind.HELLO, Kind.SUBSCRIBE, Kind.SERVICE, Kind.EVENT), FRAME_BYTES_MAX)
 ERROR_NS = 5_000_000  # the bound that it claims for its network time
-SEEN_MAX = 1_000  # the newest publications whose repeats are known
+SEEN_MAX = 1_000  # the newest publications, whose repeats are recognised
 
 
 class StandIn:
-    """A machine in a broker's place."""
+    """A machine in place of a broker."""
 
     def __init__(self, name: str, neighbours: tuple[str, ...], brokers: int, ahead_ns: int) -> None:
-        """``ahead_ns``: by how much the wall clock of its host is ahead of what this broker takes for network time."""
+        """``ahead_ns``: the lead of its host's wall clock over this broker's network time."""
         self._outbox = Outbox()
         self._splitter = Splitter(FROM_SERVICE)
         self._pipe: LinkId | None = None
@@ -66,11 +66,11 @@ class StandIn:
         return (Socket(name=SOCKET, host=host, port=PORT),)
 
     def attach(self, link: LinkId, peer: Peer, now: Instant) -> None:
-        """Its responder is there."""
+        """Its responder is attached."""
         self._pipe = link
 
     def receive(self, link: LinkId, data: bytes, now: Instant) -> None:
-        """What the responder says."""
+        """Frames from the responder."""
         for raw in self._splitter.split(data):
             frame = Frame(raw)
             match frame.kind:
@@ -78,20 +78,20 @@ class StandIn:
                     body = bodies.decode(bodies.Subscribe, frame.payload)
                     if body.filter.encode() == REQUEST_TOPIC:
                         self._subscription = body.number
-                case Kind.SERVICE if self._time:  # before it knows the time it is not there yet; it will be asked again
+                case Kind.SERVICE if self._time:  # it is ready only once it knows the time; it will be asked again
                     answer = msgspec.json.encode(self._usage | {"time": self._time})
                     self._write(service(frame.topic, answer, frame.sequence, flags=ServiceFlag.ANSWER))
                 case Kind.EVENT if frame.topic == REQUEST_TOPIC:
                     self._pass_on(frame, "")
 
     def receive_datagram(self, socket: SocketName, source: Address, data: bytes, now: Instant) -> None:
-        """What a neighbour passes on."""
+        """A publication from a neighbour."""
         frame = Frame(data)
         if self._pass_on(frame, source[0]):
             self._write(delivery(pack("<I", self._subscription), len(data), 0) + data)
 
     def _pass_on(self, frame: Frame, last_hop: str) -> bool:
-        """Send it to all neighbours but the one it came from; False if it was here before."""
+        """Send it to all neighbours but the one it came from. Returns False if it was seen before."""
         id = (frame.origin, frame.sequence)
         if id in self._seen:
             return False
@@ -109,20 +109,20 @@ class StandIn:
             self._outbox.writes.append((self._pipe, [frame]))
 
     def detach(self, link: LinkId, reason: Reason, now: Instant) -> None:
-        """Its responder is gone."""
+        """Its responder is detached."""
         self._pipe = None
 
     def press(self, link: LinkId, pressed: bool, now: Instant) -> None:
-        """A pipe is never full for long."""
+        """Ignored: a pipe is never full for long."""
 
     def done(self, ticket: Ticket, result: Any, now: Instant) -> None:
-        """It asks for nothing."""
+        """Ignored: it requests nothing."""
 
     def failed(self, ticket: Ticket, reason: Reason, now: Instant) -> None:
-        """It asks for nothing."""
+        """Ignored: it requests nothing."""
 
     def tell(self, command: Any, now: Instant) -> None:
-        """Where it listens, and that its socket is open: nothing that it does not know."""
+        """Ignored: its address, and that its socket is open, are known."""
 
     def clock(self, wall_ns: int, now: Instant) -> None:
         """Network time, as a broker would report it."""
@@ -136,14 +136,14 @@ class StandIn:
         }
 
     def wake(self, now: Instant) -> None:
-        """It waits for nothing."""
+        """Ignored: it sets no timers."""
 
     def take(self) -> Effects:
-        """What is wanted since the last take."""
+        """The effects since the last take."""
         return self._outbox.empty(None)
 
     def report(self, question: str) -> Any:
-        """How much it passed on."""
+        """How much it has passed on."""
         if question != "overview":
             raise UsageError("a stand-in reports its overview only")
         return {"forwarded": self.forwarded}

@@ -1,6 +1,6 @@
-"""Statistics of repeated measurements, as the papers give them.
+"""Statistics of repeated measurements, in the form that the papers use.
 
-In:    measurements, in the order in which they were made.
+In:    measurements, in chronological order.
 Out:   which of them are kept, and mean, standard deviation, maximum, minimum and standard error.
 State: none.
 Not here: measuring.
@@ -14,7 +14,7 @@ from math import sqrt
 from statistics import fmean, quantiles, stdev
 from typing import Any
 
-FENCE = 1.5  # times the interquartile range, beyond the quartiles: Tukey's rule. The papers do not name theirs
+FENCE = 1.5  # times the interquartile range, beyond the quartiles: Tukey's rule. The papers do not name their rule
 KEPT_MAX = 100  # of 120, as in [brokers] §9
 
 
@@ -35,13 +35,13 @@ class Summary:
 
 
 def summary(values: Sequence[float]) -> Summary:
-    """All values taken together; at least one."""
+    """Statistics of all values; at least one."""
     sd = stdev(values) if len(values) > 1 else 0.0
     return Summary(len(values), fmean(values), sd, max(values), min(values), sd / sqrt(len(values)))
 
 
 def kept(values: Sequence[float], most: int = KEPT_MAX) -> list[int]:
-    """The places of the values that are no outliers, in order, and of these the first ones."""
+    """The indexes of the values that are not outliers, in order; of these only the first ones."""
     if len(values) < 4:
         return list(range(len(values)))[:most]
     low, _, high = quantiles(values, n=4, method="inclusive")

@@ -1,4 +1,4 @@
-"""The experiment of the paper on topics: creation by its six steps, discovery of 1, 10 and 100 topics.
+"""The experiment of the paper on topics: creation in six steps, discovery of 1, 10 and 100 topics.
 
 In:    a clock, how many runs.
 Out:   rows in milliseconds, local and over a wide area, beside the paper's; the share of each step; RSA beside P-256.
@@ -7,7 +7,7 @@ Not here: whole processes (cli/evaluate_topics.py, --live), RSA beside P-256 (co
           directory (discovery/topics/).
 Paper: [topics] §8, Tables 2 and 3.
 
-Every step is the real code of creator and directory, signed and sealed throughout, and timed. What the network adds is
+Every step runs the real code of creator and directory, signed and sealed throughout, and is timed. Network delays are
 computed from the distance of the sites: three exchanges for a creation, one for a discovery. The paper's wide area was
 Bloomington and Indianapolis.
 """
@@ -102,7 +102,7 @@ class _Parties:
 
 
 def evaluate(clock: Clock, runs: int) -> dict[str, Any]:
-    """Everything, as plain values."""
+    """All results, as plain values."""
     parties = _Parties()
     creations = [_create(parties, clock, number) for number in range(runs)]
     records = [_record(parties, number) for number in range(COUNTS[-1])]
@@ -182,7 +182,7 @@ def _find(parties: _Parties, clock: Clock, records: list[bytes], number: int) ->
 
 
 def rows_of(measured: dict[str, list[float]], local_ms: float) -> list[dict[str, Any]]:
-    """Both topologies beside the paper's; ``local_ms`` is what a local exchange adds to what was measured."""
+    """Both topologies beside the paper's; ``local_ms`` is the time of a local exchange, added to the measured one."""
     return [_row(place, what, times, local_ms) for place in ("local", "wide") for what, times in measured.items()]
 
 
@@ -212,7 +212,7 @@ def _step(number: int, creations: list[list[float]]) -> dict[str, Any]:
 
 
 def _checks(measured: dict[str, list[float]]) -> list[dict[str, Any]]:
-    """What the paper says, as claims that can fail."""
+    """The paper's claims, as checks that can fail."""
     means = {what: summary(times).mean for what, times in measured.items()}
     return [
         {

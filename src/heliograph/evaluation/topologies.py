@@ -4,12 +4,12 @@ In:    which topology; the results of searches, simulated or live.
 Out:   places and links of the brokers; for each topology and site of a client the times to the choice and the share of
        each sub-activity, beside the paper's; whether the paper's order of waiting times holds.
 State: none.
-Not here: playing it (simulated.py, live/), where the sites are (places.py), the paper's figures (paper.py), more than
+Not here: running it (simulated.py, live/), where the sites are (places.py), the paper's figures (paper.py), more than
           five brokers (scale.py).
 Paper: [brokers] §9.
 
-Where the paper leaves it open: all brokers of the star make themselves known to the directory, and its hub is
-Indianapolis; of the linear one only Indianapolis does, and the line goes on in the order of BROKER_SITES.
+Choices that the paper leaves open: all brokers of the star advertise to the directory, and its hub is Indianapolis; in
+the linear topology only Indianapolis does, and the line continues in the order of BROKER_SITES.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class LabMember:
     name: str
     site: str
     links: tuple[str, ...] = ()  # brokers that it dials
-    registered: bool = True  # it makes itself known to the directory
+    registered: bool = True  # it advertises to the directory
 
 
 def members(topology: str) -> list[LabMember]:
@@ -67,9 +67,9 @@ class Times:
     """One search in milliseconds, by sub-activity."""
 
     reach: float  # until the first asked party has sent its cookie
-    first: float  # from there to the first response
-    others: float  # from there until collecting ended
-    ping: float  # from there to the choice
+    first: float  # from then to the first response
+    others: float  # from then until collecting ended
+    ping: float  # from then to the choice
 
     @property
     def total(self) -> float:
@@ -78,12 +78,12 @@ class Times:
 
     @property
     def waiting(self) -> float:
-        """For the initial set of responses."""
+        """The wait for the initial set of responses."""
         return self.first + self.others
 
 
 def times_of(result: SearchResult) -> Times:
-    """What the search marked. A mark that it never set took no time of its own."""
+    """The times that the search recorded. A step that it never reached counts as 0."""
     marks = result.times_ms
     total = marks["total"]
     collected = min(marks.get("collected", total), total)
@@ -98,7 +98,7 @@ def nearest(site: str) -> str:
 
 
 def row(topology: str, site: str, results: Sequence[SearchResult]) -> dict[str, Any]:
-    """Statistics of one topology as one site's clients see it; None in "ours" if nothing was found."""
+    """Statistics of one topology for one site's clients; None in "ours" if nothing was found."""
     found = [result for result in results if result.found]
     times = [times_of(result) for result in found]
     times = [times[place] for place in kept([each.total for each in times])]
@@ -116,7 +116,7 @@ def row(topology: str, site: str, results: Sequence[SearchResult]) -> dict[str, 
 
 
 def checks(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What the paper found, and whether it is so here; only what the rows can tell."""
+    """The paper's findings, and whether they hold here; only those that the rows can show."""
     found = []
     for site in dict.fromkeys(row["client"] for row in rows if row["topology"] in TOPOLOGIES):
         waits = {row["topology"]: row.get("waiting_ms", 0.0) for row in rows if row["client"] == site}

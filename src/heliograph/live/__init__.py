@@ -1,1 +1,1 @@
-"""The live driver: asyncio, real sockets, real time. The same file names as sim/ where the role is the same."""
+"""The live driver: asyncio, real sockets, real time. Files are named as in sim/ where the role is the same."""

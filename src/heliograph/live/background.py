@@ -1,13 +1,13 @@
-"""The background loop: one event loop in a thread of its own, for the blocking clients of a process.
+"""The background loop: one event loop in its own thread, for the blocking clients of a process.
 
 In:    coroutines of blocking callers, from any thread.
 Out:   their results, in the caller's thread.
-State: per process one loop, its thread, and what is to be ended before the interpreter exits.
+State: per process one loop, its thread, and what must be ended before the interpreter exits.
 Not here: the blocking client (blocking.py), how machines run on a loop (loop.py).
 
-A forked child has none of its parent's threads: it starts a loop of its own when it first needs one, and whatever
-belongs to the parent's loop says so. The thread is a daemon. At exit what is still open gets a moment to end well,
-then the loop is stopped and the thread ends.
+A forked child has none of its parent's threads: it starts its own loop when it first needs one, and objects of the
+parent's loop raise an error. The thread is a daemon. At exit, what is still open gets a moment to end cleanly; then the
+loop is stopped and the thread ends.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 from heliograph.errors import ClosedError, UsageError
 from heliograph.live.loop import new_loop
 
-EXIT_S = 5.0  # what is open when the interpreter exits has so long to flush and say goodbye
+EXIT_S = 5.0  # time for open clients to flush and say goodbye when the interpreter exits
 
 Ending = Callable[[], Coroutine[Any, Any, None]]
 _T = TypeVar("_T")
@@ -40,7 +40,7 @@ class BackgroundLoop:
         self._thread.start()
 
     def check(self, what: str) -> None:
-        """UsageError if ``what`` must not block here: in another process than its own, or in the loop's own thread."""
+        """UsageError if ``what`` must not block here: in another process, or in the loop's own thread."""
         if self._process != os.getpid():
             raise UsageError(
                 f"{what} belongs to process {self._process}, which forked this one; "
@@ -66,14 +66,14 @@ class BackgroundLoop:
         self._endings[what] = ending
 
     def has_ended(self, what: object) -> None:
-        """Nothing is left to do for this at exit."""
+        """``what`` has ended: it needs nothing at exit."""
         self._endings.pop(what, None)
 
     def stop(self) -> None:
         """End what is open, the loop and its thread."""
         if self._process != os.getpid() or self._loop.is_closed():
             return
-        with suppress(Exception):  # nobody is left to hear of it
+        with suppress(Exception):  # no caller is left to report it to
             self.run(self._end())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(EXIT_S)
@@ -95,7 +95,7 @@ class _OfThisProcess:
     def __init__(self) -> None:
         self._lock = Lock()
         self._loop: BackgroundLoop | None = None
-        self._parents: list[BackgroundLoop] = []  # never ended: that could reach what the parent still uses
+        self._parents: list[BackgroundLoop] = []  # never ended, as that could affect what the parent still uses
 
     def loop(self) -> BackgroundLoop:
         with self._lock:
@@ -108,7 +108,7 @@ class _OfThisProcess:
             self._loop.stop()
 
     def after_fork(self) -> None:
-        """In the child: begin anew. The lock may have been held by a thread that is not here."""
+        """In the child: start afresh. The lock may be held by a thread that does not exist here."""
         self._lock = Lock()
         if self._loop is not None:
             self._parents.append(self._loop)

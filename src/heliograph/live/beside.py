@@ -1,7 +1,7 @@
-"""What a live node does beside its machines: load samples, names of directories, and the search of a broker that joins.
+"""Tasks of a live node beside its machines: load samples, names of directories, and the search of a joining broker.
 
 In:    a running node and the settings of its services.
-Out:   coroutines that run until cancelled; settings with the addresses that machines can use.
+Out:   coroutines that run until cancelled; settings with addresses that machines can use.
 State: none.
 Not here: what a service is (services/declared.py), each of these tasks (usage.py, directories.py, join.py).
 """
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def in_numbers(configs: Iterable[Any]) -> list[Any]:
-    """The settings of services with only those directories whose address is a number; ``named`` has the others."""
+    """The settings of services with only the directories that have a numeric address; ``named`` has the others."""
     return [
         replace(config, directories=_numbers(config)) if isinstance(config, ResponderConfig) else config
         for config in configs
@@ -40,7 +40,7 @@ def named(responder: ResponderConfig) -> tuple[Address, ...]:
 
 
 def joining(broker: BrokerConfig, responder: ResponderConfig, keyring: Keyring | None) -> DiscoveryConfig:
-    """How a broker that is to join others searches for one to link to."""
+    """How a joining broker searches for one to link to."""
     certified = keyring is not None and keyring.own is not None and broker.network.certified
     return DiscoveryConfig(
         directories=_numbers(responder),

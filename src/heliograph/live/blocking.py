@@ -1,12 +1,12 @@
-"""The blocking face of a client, for programs without an event loop: ``heliograph.connect_blocking(…)``.
+"""The blocking interface of a client, for programs without an event loop: ``heliograph.connect_blocking(…)``.
 
 In:    calls of a program, from any of its threads.
 Out:   the same calls of the asyncio client, made in the background loop; their results and errors.
-State: per subscription what was fetched and not read yet, and the thread of its callback.
+State: per subscription, publications that were fetched and not read yet, and the thread of its callback.
 Not here: the asyncio client (client.py, subscription.py), the loop and its thread (background.py).
 
-Every method is made from the method of the asyncio client that has its name, so options and errors are the same.
-Callbacks get a thread each; the loop's own thread runs none of the program but ``on_note`` and ``on_refused``.
+Every method is made from the method of the same name of the asyncio client, so options and errors are the same. Each
+callback gets its own thread; of the program, only ``on_note`` and ``on_refused`` run in the loop's thread.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from heliograph.live.stored import Batch
 from heliograph.live.subscription import Callback, Incoming, Subscription
 from heliograph.model.publication import Publication, StoredRun
 
-FETCHED_MAX = 256  # publications that one hop into the loop brings to the reading thread
-CALLBACK_S = 1.0  # a callback that runs while its client is closed is awaited so long
+FETCHED_MAX = 256  # publications that are fetched for the reading thread at a time
+CALLBACK_S = 1.0  # how long closing a client waits for a running callback
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -41,7 +41,7 @@ Method = Callable[Concatenate[Any, P], T]
 
 
 def _blocking(method: Method[P, Coroutine[Any, Any, T]]) -> Method[P, T]:
-    """The same method of the object behind this one, run in the background loop."""
+    """The method of the wrapped object, run in the background loop."""
 
     @wraps(method)
     def call(self: Any, /, *arguments: P.args, **options: P.kwargs) -> T:
@@ -53,7 +53,7 @@ def _blocking(method: Method[P, Coroutine[Any, Any, T]]) -> Method[P, T]:
 
 
 def _iterating(method: Method[P, AsyncIterator[T]]) -> Method[P, Iterator[T]]:
-    """The same for a method that yields: the loop runs it while the next result is awaited."""
+    """The same for a method that yields: the loop runs it while the caller waits for the next result."""
 
     @wraps(method)
     def call(self: Any, /, *arguments: P.args, **options: P.kwargs) -> Iterator[T]:
@@ -69,7 +69,7 @@ def _iterating(method: Method[P, AsyncIterator[T]]) -> Method[P, Iterator[T]]:
 
 
 def _in_loop(method: Method[P, T]) -> Method[P, T]:
-    """The same for a method that does not wait; it runs in the loop, as the client expects."""
+    """The same for a method that does not wait; it runs in the loop, as the client requires."""
 
     @wraps(method)
     def call(self: Any, /, *arguments: P.args, **options: P.kwargs) -> T:
@@ -85,7 +85,7 @@ def _in_loop(method: Method[P, T]) -> Method[P, T]:
 
 
 def _like(model: Callable[P, Any]) -> Callable[[Callable[..., T]], Callable[P, T]]:
-    """Give a function the arguments of the asyncio client's, but a docstring and a result of its own."""
+    """Give a function the parameters of the asyncio client's function, but its own docstring and result."""
 
     def dress(function: Callable[..., T]) -> Callable[P, T]:
         own = signature(function).return_annotation
@@ -102,7 +102,7 @@ def _with_options_of(model: Method[P, Any]) -> Callable[[Callable[..., T]], Meth
 
 
 class BlockingIncoming(Generic[I]):
-    """Publications as they come: ``for publication in incoming``. Several threads may share the work."""
+    """Publications as they arrive: ``for publication in incoming``. Several threads may share the work."""
 
     def __init__(self, background: BackgroundLoop, incoming: I) -> None:
         self._background = background
@@ -112,7 +112,7 @@ class BlockingIncoming(Generic[I]):
 
     @property
     def waiting(self) -> int:
-        """How many publications have come and were not read yet."""
+        """How many publications have arrived and were not read yet."""
         return len(self._fetched) + self._asyncio.waiting
 
     @property
@@ -122,7 +122,7 @@ class BlockingIncoming(Generic[I]):
 
     @property
     def is_closed(self) -> bool:
-        """True if nothing will come any more; what has come can still be read."""
+        """True if nothing more will come; what has arrived can still be read."""
         return self._asyncio.is_closed
 
     @_with_options_of(Incoming.next)
@@ -135,7 +135,7 @@ class BlockingIncoming(Generic[I]):
 
     @_with_options_of(Incoming.next_batch)
     def next_batch(self, most: int | None = None, timeout: float | None = None) -> list[Publication]:
-        """What has come, at least one publication and at most so many. Errors are those of ``next``."""
+        """What has arrived: at least one publication, at most ``most``. Errors are those of ``next``."""
         batch = self._take_some(most, timeout)
         if not batch:
             raise ClosedError("the subscription was closed")
@@ -143,7 +143,7 @@ class BlockingIncoming(Generic[I]):
 
     @_with_options_of(Incoming.batches)
     def batches(self, most: int | None = None) -> Iterator[list[Publication]]:
-        """Whatever has come, as lists (of at most so many), for programs that work on many at once."""
+        """Lists of what has arrived, each at most ``most`` long, for programs that work on many at once."""
         while batch := self._take_some(most, None):
             yield batch
 
@@ -157,7 +157,7 @@ class BlockingIncoming(Generic[I]):
         return publication
 
     def _take_some(self, most: int | None, timeout: float | None) -> list[Publication]:
-        """What has come; nothing if it ended."""
+        """What has arrived; an empty list if it has ended."""
         if most is not None and most < 1:
             raise UsageError(f"a batch of at most {most} publications")
         publication = self._take(timeout, most)
@@ -170,7 +170,7 @@ class BlockingIncoming(Generic[I]):
         return batch
 
     def _take(self, timeout: float | None, most: int | None = FETCHED_MAX) -> Publication | None:
-        """The next publication; None if it ended."""
+        """The next publication; None if it has ended."""
         self._background.check(f"this {type(self).__name__}")
         until = None if timeout is None else monotonic() + timeout
         while True:
@@ -181,7 +181,7 @@ class BlockingIncoming(Generic[I]):
                     return None
 
     def _fetch(self, until: float | None, most: int | None) -> bool:
-        """One thread fetches for all: the others wait for it, and find what it brought. False if it ended."""
+        """One thread fetches for all; the others wait for it and share the result. False if it has ended."""
         if not self._fetching.acquire(timeout=-1 if until is None else min(_left(until), threading.TIMEOUT_MAX)):
             raise TimeoutError
         try:
@@ -192,7 +192,7 @@ class BlockingIncoming(Generic[I]):
             self._fetching.release()
 
     async def _bring(self, most: int | None, timeout: float | None) -> bool:
-        """In the loop, so that an interrupt of the thread that waits loses nothing."""
+        """Runs in the loop, so that nothing is lost if the waiting thread is interrupted."""
         try:
             async with asyncio.timeout(timeout):
                 self._fetched.extend(await self._asyncio._take_some(most))
@@ -216,11 +216,11 @@ class BlockingSubscription(BlockingIncoming[Subscription]):
 
     @property
     def position(self) -> dict[str, int]:
-        """Where the program is: by store, the position behind the last publication that it has taken."""
+        """By store, the position after the last publication that the program has taken."""
         return self._background.run(self._position())
 
     async def _position(self) -> dict[str, int]:
-        """What was fetched and not taken does not count."""
+        """Without what was fetched and not taken."""
         position = self._asyncio.position
         for publication in reversed(self._fetched):
             at = publication.before if isinstance(publication, StoredRun) else publication.position
@@ -232,14 +232,14 @@ class BlockingSubscription(BlockingIncoming[Subscription]):
 
     @_with_options_of(Subscription.close)
     def close(self) -> None:
-        """Unsubscribe. What has come can still be read; then the iteration ends.
+        """Unsubscribe. What has arrived can still be read; then the iteration ends.
 
         A durable subscription keeps its place in the stores, and what was taken is acknowledged.
         """
         self._close(undone=False)
 
     def _close(self, undone: bool) -> None:
-        """End it. What a durable subscription has fetched and not taken is not acknowledged."""
+        """Close it. What a durable subscription fetched and the program did not take is not acknowledged."""
         self._background.check("this subscription")
         if self.durable:
             undone = undone or bool(self._fetched)
@@ -263,7 +263,7 @@ class BlockingSubscription(BlockingIncoming[Subscription]):
         self._thread.start()
 
     def _call(self, callback: Callback) -> None:
-        """Hand each publication to the callback, one after the other. Its mistakes do not end the subscription."""
+        """Hand publications to the callback one by one. Errors of the callback do not end the subscription."""
         try:
             for publication in self:
                 if self._cancelled:
@@ -272,20 +272,20 @@ class BlockingSubscription(BlockingIncoming[Subscription]):
                     callback(publication)
                 except Exception as error:
                     _complain(error)
-        except Exception as error:  # the subscription itself ended badly, which nothing else would report
+        except Exception as error:  # the subscription itself failed, and nothing else would report that
             _complain(error)
 
     def _cancel(self) -> None:
         self._cancelled = True
 
     def _finish(self, timeout: float | None) -> None:
-        """Wait until the callback has handled what has come, unless the callback asks for it."""
+        """Wait until the callback has handled what has arrived, unless the callback itself is calling."""
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout)
 
 
 class BlockingBatch:
-    """A batch of publications that becomes visible in a store at once, or not at all. Made by ``client.batch``."""
+    """A batch of publications that becomes visible in a store all at once, or not at all. Made by ``client.batch``."""
 
     def __init__(self, background: BackgroundLoop, batch: Batch) -> None:
         self._background = background
@@ -311,7 +311,7 @@ class BlockingResource:
 
     @property
     def secret(self) -> str:
-        """What proves that it is the same resource later."""
+        """The secret that later proves that it is the same resource."""
         return self._asyncio.secret
 
     update = _blocking(ResourceRegistration.update)
@@ -327,7 +327,7 @@ class BlockingResource:
 
 
 class BlockingResourceWatch:
-    """Changes of the resources that fit: ``for change in watch``, inside its ``with`` block."""
+    """Changes of matching resources: ``for change in watch``, inside its ``with`` block."""
 
     def __init__(self, background: BackgroundLoop, watch: ResourceWatch) -> None:
         self._background = background
@@ -363,7 +363,7 @@ class BlockingClient:
         self._callbacks: dict[BlockingSubscription, None] = {}
         background.end_at_exit(self, self._end)
 
-    # -- what it is -----------------------------------------------------------------------------------------------
+    # -- properties -----------------------------------------------------------------------------------------------
 
     @property
     def is_connected(self) -> bool:
@@ -382,7 +382,7 @@ class BlockingClient:
 
     @property
     def address(self) -> str:
-        """Where that broker is, or where one is dialled: heliograph://host:port."""
+        """The address of that broker, or the one being dialled: heliograph://host:port."""
         return self._asyncio.address
 
     @property
@@ -407,10 +407,10 @@ class BlockingClient:
 
     @_with_options_of(Client.report)
     def report(self, question: str = "overview") -> Any:
-        """The session about itself, as plain values: "overview", "subscriptions", "time" or "discovery"."""
+        """The session's report as plain values: "overview", "subscriptions", "time" or "discovery"."""
         return self._here(self._asyncio.report, question)
 
-    # -- what it does ---------------------------------------------------------------------------------------------
+    # -- methods --------------------------------------------------------------------------------------------------
 
     publish = _blocking(Client.publish)
     publish_batch = _blocking(Client.publish_batch)
@@ -449,14 +449,14 @@ class BlockingClient:
 
     @_with_options_of(Client.watch_resources)
     def watch_resources(self, where: str = "true", **options: Any) -> BlockingResourceWatch:
-        """Changes of the resources that fit: ``with client.watch_resources("load < 1") as watch``."""
+        """Changes of matching resources: ``with client.watch_resources("load < 1") as watch``."""
         return BlockingResourceWatch(
             self._background, self._here(partial(self._asyncio.watch_resources, where, **options))
         )
 
     @_with_options_of(Client.replay)
     def replay(self, filter: str = "#", **options: Any) -> BlockingSubscription:
-        """What stores have kept, as a subscription that ends. The options are those of the asyncio client."""
+        """Publications kept by stores, as a subscription that ends. The options are those of the asyncio client."""
         self._background.check("this client")
         replaying = self._background.run(_await(self._asyncio.replay(filter, **options)))
         return BlockingSubscription(self._background, replaying)
@@ -470,7 +470,7 @@ class BlockingClient:
 
     @_with_options_of(Client.batch)
     def batch(self, store: str, publisher: str, number: int) -> BlockingBatch:
-        """Batch ``number`` of a publisher's name, in a store (its name or id). Numbers of later batches are higher."""
+        """Batch ``number`` under a publisher's name, in a store (its name or id). Later batches have higher numbers."""
         return BlockingBatch(self._background, self._asyncio.batch(store, publisher, number))
 
     @_with_options_of(Client.directed)
@@ -482,8 +482,8 @@ class BlockingClient:
     def subscribe(self, filter: str = "#", *, callback: Callback | None = None, **options: Any) -> BlockingSubscription:
         """Subscribe to a topic filter, until it is closed or its ``with`` block ends.
 
-        The options are those of the asyncio client. A ``callback`` is a plain function; it runs in a thread of its own
-        and may use the client.
+        The options are those of the asyncio client. A ``callback`` is a plain function; it runs in its own thread and
+        may use the client.
         """
         if iscoroutinefunction(callback):
             raise UsageError("a callback of a blocking client is a plain function, not a coroutine function")
@@ -500,7 +500,7 @@ class BlockingClient:
 
     @_with_options_of(Client.drain)
     def drain(self) -> None:
-        """Unsubscribe, flush, let callbacks finish, and close. Errors are those of ``flush``; it is closed anyway."""
+        """Unsubscribe, flush, let callbacks finish, and close. Raises what ``flush`` raises, and closes anyway."""
         self._background.check("this client")
         try:
             self._background.run(self._asyncio.drain())
@@ -511,7 +511,7 @@ class BlockingClient:
 
     @_with_options_of(Client.close)
     def close(self) -> None:
-        """Say goodbye and end, now. What was not flushed may be lost; iterations end."""
+        """Say goodbye and end now. What was not flushed may be lost; iterations end."""
         self._background.check("this client")
         for subscription in self._callbacks:
             subscription._cancel()
@@ -526,7 +526,7 @@ class BlockingClient:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Drain; after an error just close, so that this error is the one that is raised."""
+        """Drain; after an error only close, so that the error is not replaced."""
         if kind is None and not self.is_closed:
             self.drain()
         else:
@@ -542,7 +542,7 @@ class BlockingClient:
         return self._background.run(work())
 
     async def _end(self) -> None:
-        """The interpreter exits: what was published still leaves."""
+        """The interpreter exits: send what was published."""
         await self._asyncio.drain()
 
 
@@ -551,8 +551,8 @@ def connect_blocking(*arguments: Any, **options: Any) -> BlockingClient:
     """Connect to a broker: ``client = connect_blocking(…)``, or ``with connect_blocking(…) as client``.
 
     Arguments, environment variables and errors are those of ``heliograph.connect``. The client may be used by several
-    threads. One thread in the background serves all blocking clients of a process; ``on_note`` and ``on_refused`` are
-    called in it, so they must not call the client. A process that was forked makes connections of its own.
+    threads. One background thread serves all blocking clients of a process; ``on_note`` and ``on_refused`` are called
+    in it, so they must not call the client. A forked process makes its own connections.
     """
     background = background_loop()
     background.check("connect_blocking")
@@ -577,6 +577,6 @@ async def _await(pending: Any) -> Any:
 
 
 def _complain(error: Exception) -> None:
-    """Report a mistake of a callback as threads do, and go on."""
+    """Report an error of a callback as threads do, and continue."""
     details = (type(error), error, error.__traceback__, threading.current_thread())
     threading.excepthook(threading.ExceptHookArgs(details))

@@ -55,7 +55,7 @@ class Calls:
             self._open.pop(request, None)
 
     def begin(self, command: Any, request: Request) -> asyncio.Future[Any]:
-        """Give the session a command, and return a future of its outcome."""
+        """Give the session a command, and return a future for its outcome."""
         if self._crash is not None:
             raise ClosedError("the client failed") from self._crash
         self._open[request] = future = self._loop.create_future()
@@ -96,7 +96,7 @@ class Calls:
             future.set_result(outcome.value)
 
     def fail(self, error: BaseException) -> None:
-        """The session has crashed: no outcome will come any more."""
+        """The session has crashed: no more outcomes will come."""
         self._crash = error
         self.has_changed()
         for future in self._open.values():

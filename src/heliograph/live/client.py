@@ -3,11 +3,11 @@
 In:    calls of a program, on its event loop.
 Out:   commands for the session machine; futures settled by its outcomes.
 State: what was published in this turn of the loop, and callers that wait for room to publish.
-Not here: making one (live/connect.py), every decision (client/session.py), sockets (live/network.py), futures
+Not here: making a client (live/connect.py), all decisions (client/session.py), sockets (live/network.py), futures
           (live/calls.py), iterating (live/subscription.py).
 
-``publish`` makes no task and no write of its own: what is published in one turn of the loop leaves in one write at the
-end of the turn.
+``publish`` makes no task and no write of its own: everything published in one turn of the loop is written at once at
+the end of the turn.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ from heliograph.model.subscription import Policy
 from heliograph.model.topics import INBOX_ROOT
 from heliograph.notes import Note
 
-if TYPE_CHECKING:  # loaded only if discovery finds the broker
+if TYPE_CHECKING:  # loaded only if the broker is found by discovery
     from heliograph.live.relocator import Relocator
 
-TURN_BYTES = 1 << 16  # published without a pause; then the loop gets a turn, so that others are served too
+TURN_BYTES = 1 << 16  # published without a pause; then other tasks of the loop get a turn
 BATCH_BYTES = 1 << 18  # of a batch handed over at once
-OVERHEAD_BYTES = 128  # what a publication costs beside its payload, roughly
+OVERHEAD_BYTES = 128  # the approximate cost of a publication beside its payload
 MACHINE = "client"
 
 Payload = bytes | bytearray | memoryview | str
 Headers = dict[str, Any]
 Follow = Callable[[Driver, str, Session], "Relocator"]
-"""Makes what keeps a client near a broker, for its session under this name on this driver."""
+"""Makes the relocator of a client, for the session of this name on this driver."""
 
 
 class Client(StoreFace, TopicCalls, ResourceCalls):
@@ -77,11 +77,11 @@ class Client(StoreFace, TopicCalls, ResourceCalls):
         self._on_refused = on_refused
         self._on_note = on_note
         self._room: list[asyncio.Future[None]] = []  # callers that wait to publish
-        self._sending = False  # a send at the end of this turn is arranged
+        self._sending = False  # a send is scheduled at the end of this turn
         self._turn_bytes = 0
         self._stopping: asyncio.Task[None] | None = None
 
-    # -- what it is -----------------------------------------------------------------------------------------------
+    # -- properties -----------------------------------------------------------------------------------------------
 
     @property
     def is_connected(self) -> bool:
@@ -100,7 +100,7 @@ class Client(StoreFace, TopicCalls, ResourceCalls):
 
     @property
     def address(self) -> str:
-        """Where that broker is, or where one is dialled: heliograph://host:port."""
+        """The address of that broker, or the one being dialled: heliograph://host:port."""
         return str(self._session.target)
 
     @property
@@ -122,14 +122,14 @@ class Client(StoreFace, TopicCalls, ResourceCalls):
     def inbox(self) -> str:
         """The topic to which directed publications and answers for this client go; empty without a broker.
 
-        It belongs to the client's present broker: after a reconnect or a move to another one it is a different topic.
+        It belongs to the present broker: after a reconnect or a move to another broker, the topic is a different one.
         """
         return self._session.inbox_topic
 
     def report(self, question: str = "overview") -> Any:
-        """The session about itself, as plain values: "overview", "subscriptions", "time" or "discovery".
+        """The session's report as plain values: "overview", "subscriptions", "time" or "discovery".
 
-        The last says how its broker was found; None where the program named it.
+        The last tells how the broker was found; None if the program named it.
         """
         if question == "discovery":
             return None if self._following is None else self._following.report()
@@ -154,10 +154,10 @@ class Client(StoreFace, TopicCalls, ResourceCalls):
         It returns before the broker has the publication; ``flush`` waits for that, and reports refusals. With ``to``,
         a list of at most 64 clients' inboxes, it goes to these clients only, whether they subscribe or not.
 
-        ``reliable`` waits until the store that serves the topic has it on disk, and repeats it until then, also by
-        another broker. NotConnectedError with reason ``time_out`` if that takes longer than ``request_timeout``: it is
-        repeated even so, and may be stored. With ``wait=False`` it waits only for room in the store's window, and
-        ``flush`` waits until everything is stored.
+        ``reliable`` waits until the store that serves the topic has it on disk, and repeats it until then, if need be
+        through another broker. NotConnectedError with reason ``time_out`` if that takes longer than
+        ``request_timeout``; it is still repeated, and may be stored. With ``wait=False`` it waits only for room in the
+        store's window, and ``flush`` waits until everything is stored.
         """
         if reliable:
             if to is not None:
@@ -189,9 +189,9 @@ class Client(StoreFace, TopicCalls, ResourceCalls):
         reliable: bool = False,
         wait: bool = True,
     ) -> None:
-        """Publish many payloads on one topic, which is far cheaper than one by one. All get the same headers.
+        """Publish many payloads on one topic, which is far cheaper than one by one. All have the same headers.
 
-        ``reliable`` and ``wait`` are those of ``publish``: it waits until all of them are stored.
+        ``reliable`` and ``wait`` work as in ``publish``, for all of them together.
         """
         if reliable:
             await self._publish_all_reliably(topic, _pieces(payloads), headers, expires_in, content_type, wait)
@@ -205,8 +205,8 @@ class Client(StoreFace, TopicCalls, ResourceCalls):
     async def flush(self) -> None:
         """Wait until the broker has routed everything published so far.
 
-        RefusedError if it refused a publication since the last flush; NotConnectedError if there is no broker for
-        too long. What is not flushed stays and is sent when a broker is there.
+        RefusedError if it refused a publication since the last flush; NotConnectedError if there is no broker for too
+        long. What is not confirmed is kept and sent when a broker is there.
         """
         await self._calls.request(commands.Flush)
 
@@ -225,8 +225,8 @@ class Client(StoreFace, TopicCalls, ResourceCalls):
 
         NoRespondersError, at once, if there is no subscriber; NotConnectedError with reason ``time_out`` if none
         answers within ``timeout`` seconds (None: the client's ``request_timeout``). If the link to the broker is lost
-        before the answer comes, NotConnectedError with another reason: the request may have been carried out or not,
-        and it is never repeated. A planned move to another broker (drain) waits for the answers instead.
+        before the answer comes, NotConnectedError with another reason: the request may or may not have been carried
+        out, and it is never repeated. A planned move to another broker (drain) waits for the answers instead.
         """
         await self._wait_for_room()
         data = _bytes_of(payload)
@@ -244,9 +244,9 @@ class Client(StoreFace, TopicCalls, ResourceCalls):
         headers: Headers | None = None,
         content_type: str | None = None,
     ) -> None:
-        """Answer a request. UsageError if it awaits no answer, or one elsewhere than in a client's inbox.
+        """Answer a request. UsageError if it expects no answer, or one outside of a client's inbox.
 
-        The requester chooses the topic of the answer: without that check it could make this client publish anywhere.
+        The requester chooses the topic of the answer; without this check it could make this client publish anywhere.
         """
         topic = request.reply_to
         if topic is None or not topic.startswith(f"{INBOX_ROOT.decode()}/"):
@@ -256,7 +256,7 @@ class Client(StoreFace, TopicCalls, ResourceCalls):
     def directed(self) -> Incoming:
         """Publications that name this client's inbox as a destination: ``async for publication in client.directed()``.
 
-        At most 4,096 of them (16 MiB) wait to be read; then the oldest are dropped, and counted in ``lost``.
+        At most 4,096 (16 MiB) wait to be read; beyond that the oldest are dropped, and counted in ``lost``.
         """
         return self._subscriptions.directed()
 
@@ -282,22 +282,22 @@ class Client(StoreFace, TopicCalls, ResourceCalls):
     ) -> Subscribing:
         """Subscribe to a topic filter: ``await`` it for a Subscription, or use it with ``async with``.
 
-        ``where`` asks more of a publication than its topic: ``where="disk > 120 and system = 'linux'"`` looks at its
-        headers. It is written in the language "predicates" unless ``language`` names another: "sql", "regex", "xpath",
-        "tags" or "integer".
+        ``where`` is a condition beyond the topic: ``where="disk > 120 and system = 'linux'"`` tests headers of the
+        publication. Its language is "predicates" unless ``language`` names another: "sql", "regex", "xpath", "tags" or
+        "integer".
 
-        It is in force at this client's broker then; with ``wide`` at every broker that can be reached, so that nothing
-        published anywhere from now on is missed. Clients that name the same ``group`` share the filter: each
+        When this returns, it is in force at this client's broker; with ``wide`` at every broker in reach, so that
+        nothing published anywhere from now on is missed. Clients that name the same ``group`` share the filter: each
         publication goes to one of them, to one at the publisher's own broker if there is one, else to the nearest.
 
         ``policy`` says what happens when this program does not keep up: "drop_oldest", "disconnect" or "hold".
         ``echo=False`` leaves out what this client publishes itself. With a ``callback``, plain or async, each
         publication is handed to it, one after the other.
 
-        A ``durable`` subscription has a name, under which stores remember how far this entity has read: away and back
-        at any broker, it goes on where it was. It begins with what is stored from now on, or with ``start="first"``
-        with the oldest; ``position`` is a subscription's earlier ``position``, to go on exactly there. What the program
-        took is acknowledged when it comes for the next publication; with ``acknowledge="manual"`` by
+        A ``durable`` subscription has a name under which stores remember how far this entity has read: after an absence
+        it resumes there, at any broker. It begins with what is stored from now on, or with the oldest if
+        ``start="first"``; ``position``, the earlier ``position`` of a subscription, resumes exactly there. What the
+        program took is acknowledged when it asks for the next publication; with ``acknowledge="manual"`` by
         ``subscription.acknowledge``. RefusedError with reason ``store_missing`` if no store serves the filter.
         """
         if durable or position is not None or start:
@@ -326,7 +326,7 @@ class Client(StoreFace, TopicCalls, ResourceCalls):
     # -- ending -------------------------------------------------------------------------------------------------
 
     async def drain(self) -> None:
-        """Unsubscribe, flush, let callbacks finish, and close. Errors are those of ``flush``; it is closed anyway."""
+        """Unsubscribe, flush, let callbacks finish, and close. Raises what ``flush`` raises, and closes anyway."""
         try:
             if not self._session.ended:
                 await self._calls.request(commands.Drain)
@@ -335,7 +335,7 @@ class Client(StoreFace, TopicCalls, ResourceCalls):
             await self.close()
 
     async def close(self) -> None:
-        """Say goodbye and end, now. What was not flushed may be lost; iterations end."""
+        """Say goodbye and end now. What was not flushed may be lost; iterations end."""
         if not self._session.ended:
             await self._calls.request(commands.Close)
         self._subscriptions.cancel_callbacks()
@@ -354,7 +354,7 @@ class Client(StoreFace, TopicCalls, ResourceCalls):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Drain; after an error just close, so that this error is the one that is raised."""
+        """Drain; after an error only close, so that the error is not replaced."""
         if kind is None and not self._session.ended:
             await self.drain()
         else:
@@ -374,7 +374,7 @@ class Client(StoreFace, TopicCalls, ResourceCalls):
             self._following.start()
 
     def _send(self) -> None:
-        """The end of a turn: everything published in it leaves in one write."""
+        """The turn ends: write everything published in it at once."""
         self._sending = False
         self._turn_bytes = 0
         if self._numbers is not None:
@@ -397,10 +397,10 @@ class Client(StoreFace, TopicCalls, ResourceCalls):
 
     def _heard(self, name: str, note: Note) -> None:
         if self._on_note is not None:
-            self._loop.call_soon(self._on_note, note)  # later: the program's mistakes are not the driver's
+            self._loop.call_soon(self._on_note, note)  # later, so that errors of the program stay outside the driver
 
     def _carried(self, name: str) -> None:
-        """The driver has done what the session wanted: tell callers and readers what that means for them."""
+        """The driver has carried out the session's effects: inform callers and readers."""
         session = self._session
         for outcome in session.collect():
             self._calls.settle(self._subscriptions.begin(outcome))
@@ -416,7 +416,7 @@ class Client(StoreFace, TopicCalls, ResourceCalls):
                 self._loop.call_soon(self._on_refused, refused)
 
     def _crashed(self, name: str, error: BaseException) -> None:
-        """The session failed, which is our own fault: no caller may wait for ever."""
+        """The session failed, which is a bug of ours: no caller may wait for ever."""
         self._calls.fail(error)
         self._subscriptions.fail(error)
         self._session.abandon()
@@ -438,7 +438,7 @@ def _bytes_of(payload: Payload) -> bytes:
 
 
 def _pieces(payloads: Iterable[Payload]) -> Iterable[list[bytes]]:
-    """The payloads as bytes, in lists that are worth a write each and not much larger."""
+    """The payloads as bytes, in lists that are each about one write in size."""
     if isinstance(payloads, str | bytes | bytearray | memoryview):
         raise UsageError("publish_batch takes many payloads; publish takes one")
     piece: list[bytes] = []

@@ -1,7 +1,7 @@
 """The client search: finds brokers for one client, first to connect and later to relocate.
 
 In:    the options of a program, its credentials.
-Out:   SearchOutcome: a result and the targets that this client may dial; NotConnectedError that says what was tried.
+Out:   SearchOutcome: a result and the targets that this client may dial; NotConnectedError that lists what was tried.
 State: none.
 Not here: the search (live/discover.py), when to look again (client/relocation_policy.py), moving (live/relocator.py).
 """
@@ -30,7 +30,7 @@ _UNPROVEN = (
 
 @dataclass(frozen=True, slots=True)
 class SearchOutcome:
-    """Where a client can go, and how that was found out."""
+    """The targets of a client, and how they were found."""
 
     result: SearchResult
     targets: tuple[Target, ...]
@@ -86,7 +86,7 @@ class ClientSearch:
 
 
 def failed_there(found: SearchOutcome, error: NotConnectedError) -> NotConnectedError:
-    """What was found does not have us: the error, with how it was found."""
+    """The error if the brokers that were found do not accept us, with how they were found."""
     tried = "; ".join(found.result.tried) or "no party"
     how = found.result.text or "no party answered"
     return NotConnectedError(error.reason, f"{error.detail}. The search said: {how}. Asked: {tried}")

@@ -22,7 +22,7 @@ CLOCK_S = 10.0
 
 
 def process_age_ms() -> int | None:
-    """How long ago this process was started, to 10 ms; None where the system does not say."""
+    """How long ago this process was started, to 10 ms; None if the system does not tell."""
     try:
         fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
         started_s = int(fields[19]) / os.sysconf("SC_CLK_TCK")  # the 22nd field, counted after the name

@@ -1,4 +1,4 @@
-"""``await heliograph.connect(…)``: from addresses, files and environment variables to a client that is connected.
+"""``await heliograph.connect(…)``: from addresses, files and environment variables to a connected client.
 
 In:    arguments of a program; the environment; token files and certificates.
 Out:   a Client.
@@ -63,7 +63,7 @@ class Connecting:
         return self._client
 
     def _showing(self, shows: Shows) -> Connecting:
-        """The same, showing each broker the credential that this function has for its address."""
+        """The same, with a function that returns the credential to show at an address."""
         return Connecting(replace(self._connector, shows=shows), self._timeout)
 
     async def __aexit__(
@@ -101,27 +101,28 @@ def connect(
 ) -> Connecting:
     """Connect to a broker: ``client = await connect(…)``, or ``async with connect(…) as client``.
 
-    Where to: an ``address``, one or several to choose from, or $HELIOGRAPH_URL; else the broker on this machine's
-    default port, heliograph://127.0.0.1:4717; else the nearest broker that a search finds. Directories or brokers in
-    the environment ($HELIOGRAPH_BDNS, $HELIOGRAPH_SEARCH__…) are asked at once, as are those of
+    The broker is the ``address``, one or several to choose from, or $HELIOGRAPH_URL; otherwise the broker on this
+    machine's default port, heliograph://127.0.0.1:4717; otherwise the nearest broker that a search finds. Directories
+    or brokers in the environment ($HELIOGRAPH_BDNS, $HELIOGRAPH_SEARCH__…) are asked at once, as are those of
     ``discover=Discover(…)``; ``discover=True`` searches at once, ``discover=False`` never.
 
-    ``network``, or $HELIOGRAPH_NETWORK, is the network that is meant: a given address of another one is an error, a
-    broker on the default port of another one is passed over, and a search finds its brokers only. Without it, brokers
-    of several networks are an error that lists them. ``network=""`` means one without a name.
+    ``network``, or $HELIOGRAPH_NETWORK, selects a network: a given address in another network is an error, a broker of
+    another network on the default port is skipped, and a search finds only brokers of this network. Without it, finding
+    brokers of several networks is an error that lists them. ``network=""`` means a network without a name.
 
     ``entity`` with ``token`` or ``token_file``, or ``certificate`` with ``key``, prove the client's identity;
     ``authority`` is the certificate authority to trust (heliographs:// only). Each of these has an environment variable
     too: $HELIOGRAPH_ENTITY, $HELIOGRAPH_TOKEN_FILE and so on. A broker that a search found gets a token only if
-    ``authority`` or ``server_name`` vouches for it. ``hold`` lets this publisher wait for slow consumers that want it.
+    ``authority`` or ``server_name`` vouches for it. ``hold`` lets slow consumers with policy "hold" slow this publisher
+    down.
 
-    ``publisher`` names a publisher whose secret and numbers are kept in a file, so that stores know it again after a
+    ``publisher`` names a publisher whose secret and numbers are kept in a file, so that stores recognise it after a
     crash; the file is in ``publisher_dir``, else in $HELIOGRAPH_STATE_DIR or ~/.local/state/heliograph.
     ``reliable_window`` is how many reliable publications may wait for a store's acknowledgement.
 
     Times are in seconds. Each address is tried at least once, and again until ``timeout`` is over. Later, a lost link
     is restored automatically, for ever or until ``give_up`` is over. ``on_refused`` is called with publications that
-    the broker refused, ``on_note`` with what the session observes (lost and restored links, losses).
+    the broker refused, ``on_note`` with observations of the session (lost and restored links, losses).
     """
     if address is not None and discover:
         raise UsageError("give either an address or discover")

@@ -1,12 +1,12 @@
-"""Live datagrams: UDP sockets and multicast groups, opened as machines' owners declare them.
+"""Live datagrams: UDP sockets and multicast groups, opened as the owners of machines declare them.
 
 In:    Socket specifications; datagrams that machines want sent; datagrams that arrive.
 Out:   inputs of the machine that a socket belongs to: SocketOpened or SocketFailed, then what arrives.
-State: open sockets, host names looked up lately, how many datagrams did not leave.
-Not here: links (links.py, network.py), what is in a datagram (machines), running one machine alone (lone.py).
+State: open sockets, host names resolved recently, how many datagrams were not sent.
+Not here: links (links.py, network.py), the content of datagrams (machines), running one machine alone (lone.py).
 
-Plain sockets watched by the loop: asyncio's datagram transports cannot share a multicast port between processes or
-choose an interface, and one read here takes several datagrams.
+These are plain sockets watched by the loop: asyncio's datagram transports cannot share a multicast port between
+processes or choose an interface, and a read here takes several datagrams.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from heliograph.live.links import format_address
 from heliograph.machine import Address, Instant, Socket, SocketFailed, SocketName, SocketOpened
 from heliograph.notes import DatagramsUnsent, SocketRefused
 
-DATAGRAM_BYTES_MAX = 65_507  # what fits into one IPv4 datagram
-READS_PER_TURN = 64  # then others on the loop get their turn
-RECEIVE_BYTES = 1 << 20  # of the kernel's buffer per socket, if it allows: many may answer at once
+DATAGRAM_BYTES_MAX = 65_507  # the maximum of an IPv4 datagram
+READS_PER_TURN = 64  # then other tasks of the loop get a turn
+RECEIVE_BYTES = 1 << 20  # of the kernel's buffer per socket, if it allows: many answers may come at once
 NAMES_MAX = 1_024  # looked up and remembered …
 NAME_S = 60.0  # … for this long
 WAITING_MAX = 64  # datagrams that wait for one name; the rest are dropped
@@ -40,17 +40,17 @@ class UdpSockets:
     """All datagram sockets of a driver."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, keep: Callable[[Coroutine[Any, Any, None]], None]) -> None:
-        self.unsent = 0  # did not leave, for whatever reason
+        self.unsent = 0  # datagrams that were not sent, for any reason
         self._loop = loop
         self._keep = keep  # runs a coroutine beside the loop's own work
         self._open: dict[tuple[str, SocketName], UdpSocket] = {}
         self._closed = False
-        self._found: dict[Name, tuple[str, float]] = {}  # numeric host, and until when to believe it
+        self._found: dict[Name, tuple[str, float]] = {}  # numeric host, and until when it is valid
         self._waiting: dict[Name, list[tuple[UdpSocket, int, bytes]]] = {}
-        self._noted: dict[tuple[str, Reason], tuple[int, float]] = {}  # not told yet, and when it may be told
+        self._noted: dict[tuple[str, Reason], tuple[int, float]] = {}  # count not noted yet, and when to note it
 
     async def open(self, runner: MachineInputs, spec: Socket) -> Address | None:
-        """Open a socket and tell its machine; None if it cannot be had, which is worth a note and no more."""
+        """Open a socket and tell its machine; None, with a note, if it cannot be opened."""
         assert (runner.name, spec.name) not in self._open, f"two sockets of {runner.name} are called {spec.name}"
         try:
             bound = await self._bind(spec)
@@ -105,7 +105,7 @@ class UdpSockets:
         found = self._found.get(name)
         if found is not None and found[1] > self._loop.time():
             opened.send((found[0], port), data)
-        elif _family(host) is not None:  # numeric, so nothing to look up; of another family: the socket refuses it
+        elif _family(host) is not None:  # numeric, so there is nothing to look up; the socket refuses another family
             self._remember(name, host)
             opened.send((host, port), data)
         else:
@@ -128,7 +128,7 @@ class UdpSockets:
         try:
             infos = await self._loop.getaddrinfo(host, None, family=family, type=socket.SOCK_DGRAM)
             self._remember(name, cast(str, infos[0][4][0]))
-        except (OSError, UnicodeError) as error:  # the latter: not even the form of a name
+        except (OSError, UnicodeError) as error:  # the latter: not a valid name
             problem = f"{host}: {error}"
         for opened, port, data in self._waiting.pop(name):
             if problem:
@@ -142,7 +142,7 @@ class UdpSockets:
         self._found[name] = (host, self._loop.time() + NAME_S)
 
     def note_unsent(self, runner: MachineInputs, name: SocketName, reason: Reason, problem: str) -> None:
-        """Count a datagram that did not leave. A flood of them must not become a flood of notes."""
+        """Count a datagram that was not sent. A flood of them must not become a flood of notes."""
         self.unsent += 1
         now = self._loop.time()
         count, at = self._noted.get((runner.name, reason), (0, now))
@@ -174,7 +174,7 @@ class UdpSocket:
         self._buffer = memoryview(bytearray(DATAGRAM_BYTES_MAX))
 
     def read(self) -> None:
-        """Something arrived: the machine gets all of it as one input, up to a number."""
+        """Datagrams arrived: give the machine all of them, up to a limit, as one input."""
         arrived: list[tuple[Address, bytes]] = []
         for _ in range(READS_PER_TURN):
             try:
@@ -182,7 +182,7 @@ class UdpSocket:
             except BlockingIOError:
                 break
             except OSError:
-                continue  # the network's answer to an earlier datagram: nothing listens there
+                continue  # the reply to an earlier datagram: nothing listens there
             arrived.append((source[:2], bytes(self._buffer[:count])))
         if arrived:
             self._runner.hand("datagrams", len(arrived), self._give, arrived)
@@ -193,18 +193,18 @@ class UdpSocket:
             receive(self._name, source, data, now)
 
     def send(self, address: Address, data: bytes) -> None:
-        """Send at once, or not at all: what the kernel does not take now is lost, as datagrams may be."""
+        """Send at once, or not at all: what the kernel does not accept now is lost, as datagrams may be."""
         try:
             self._socket.sendto(data, address)
         except (OSError, OverflowError, ValueError) as error:
             self.note_unsent(f"{format_address(address)}: {error}")
 
     def note_unsent(self, problem: str) -> None:
-        """It did not leave."""
+        """A datagram was not sent."""
         self._sockets.note_unsent(self._runner, self._name, Reason.DATAGRAM_UNSENT, problem)
 
     def close(self, loop: asyncio.AbstractEventLoop) -> None:
-        """No more."""
+        """Close the socket."""
         loop.remove_reader(self._socket)
         self._socket.close()
 
@@ -214,28 +214,28 @@ def _family(host: str) -> int | None:
     for family in (socket.AF_INET, socket.AF_INET6):
         try:
             socket.inet_pton(family, host)
-        except (OSError, ValueError):  # the latter: a zero byte, or no text that the system knows
+        except (OSError, ValueError):  # the latter: a zero byte, or text that the system cannot encode
             continue
         return family
     return None
 
 
 def _share(bound: socket.socket) -> None:
-    """Several nodes of one computer hear a group on one port."""
+    """Let several nodes of one computer receive a group on one port."""
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    if sys.platform != "linux":  # where the first does not allow it
+    if sys.platform != "linux":  # systems on which the first option is not enough
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
 
 
 def _set_multicast(bound: socket.socket, spec: Socket) -> None:
-    """How multicasts leave. They are heard on this computer too: other nodes of it are members."""
+    """Set how multicasts are sent. This computer receives them too, as its other nodes may be members."""
     bound.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(spec.interface))
     bound.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, spec.ttl)
     bound.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 1)
 
 
 def _join(bound: socket.socket, group: str, interface: str) -> None:
-    """Hear a group on this interface, and on no other, even if another process joined it there."""
+    """Receive a group only on this interface, even if another process has joined it on others."""
     if sys.platform == "linux":
         bound.setsockopt(socket.IPPROTO_IP, IP_MULTICAST_ALL, 0)
     membership = socket.inet_aton(group) + socket.inet_aton(interface)

@@ -1,9 +1,9 @@
 """Directories by name: looks up the host names of a broker's directories, for its responder and for its own searches.
 
 In:    addresses with names; DNS.
-Out:   the same in numbers; to the responder as DirectoriesFound, again and again.
+Out:   numeric addresses; sent to the responder as DirectoriesFound, at intervals.
 State: a timer.
-Not here: addresses in numbers, which need no looking up (beside.py).
+Not here: numeric addresses, which need no lookup (beside.py).
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from heliograph.node import DISCOVERY
 from heliograph.observe.log import NodeLog
 
 AGAIN_S = 60.0  # a directory may move
-SOON_S = 5.0  # where a name was not found
+SOON_S = 5.0  # if a name was not found
 
 
 async def look_up(
     driver: Driver, log: NodeLog, addresses: Sequence[Address], known_too: tuple[Address, ...] = ()
 ) -> None:
-    """Keep a responder informed where the directories of these names are, and those known too, until cancelled."""
+    """Until cancelled, tell a responder the addresses of these directories, along with those already known."""
     known: dict[Address, Address] = {}
     missing: set[Address] = set()
     while driver.failure is None:

@@ -31,7 +31,7 @@ from heliograph.notes import Note, SocketRefused
 if TYPE_CHECKING:
     from heliograph.trust.keyring import Keyring
 
-NAMES_S = 1.0  # for DNS; what is not found by then is left out of this search
+NAMES_S = 1.0  # for DNS; names not found by then are left out of this search
 SETTLE_S = 3.0  # longer than brokers take to start and link
 AGAIN_S = 0.25
 ANYWHERE = "0.0.0.0"  # noqa: S104 answers come from everywhere, and nothing else is heard there
@@ -47,11 +47,12 @@ async def discover(
     local: bool = True,
     patience_s: float = SETTLE_S,
 ) -> SearchResult:
-    """Look for the nearest broker that accepts us. The result says what was found and what was tried.
+    """Look for the nearest broker that accepts us. The result tells what was found and what was tried.
 
-    Without options, those of the environment. With a keyring only answers count that a broker has signed. ``local``: if
-    the options name no party to ask, the broker on this machine's default port is asked too. Networks that may turn out
-    to be one, because they are just starting, are looked at again until ``patience_s`` is over.
+    Without options, those of the environment are used. With a keyring, only answers signed by a broker count.
+    ``local``: if the options name no party to ask, the broker on this machine's default port is asked as well. If
+    several networks may turn out to be one, because they are just starting, the search is repeated until ``patience_s``
+    is over.
     """
     options = options_from() if options is None else options
     if options.network is None:
@@ -81,7 +82,7 @@ async def _look(options: Discover, config: DiscoveryConfig, keyring: Keyring | N
             refused.append(note)
 
     await run_alone(search, BrokerSearch.sockets(config, _host(options), options.multicast_interface), heard=heard)
-    assert search.result is not None  # a search says stop when it has one
+    assert search.result is not None  # a search stops when it has a result
     result = search.result
     if file is not None and result.proven:
         remembered_file.write(file, result.targets)
@@ -90,7 +91,7 @@ async def _look(options: Discover, config: DiscoveryConfig, keyring: Keyring | N
 
 
 def failure_of(result: SearchResult, why: str = "") -> NotConnectedError:
-    """Why there is no broker, with everything that was tried."""
+    """The error that says why there is no broker, and what was tried."""
     tried = "; ".join(result.tried) or "no party"
     return NotConnectedError(result.reason or Reason.BROKER_NOT_FOUND, f"{why or result.text}. Asked: {tried}")
 
@@ -98,7 +99,7 @@ def failure_of(result: SearchResult, why: str = "") -> NotConnectedError:
 async def _search(
     options: Discover, name: str, transports: tuple[str, ...], resolvers: Sequence[Address] | None, *, local: bool
 ) -> tuple[DiscoveryConfig, list[str]]:
-    """The search's settings with all addresses in numbers, and which of them could not be found."""
+    """The settings of the search with numeric addresses, and the names that could not be resolved."""
     bdns = [bdn for bdn in options.bdns if ":" in bdn]
     if not options.names_somebody:
         bdns = [local_directory()]
@@ -112,5 +113,5 @@ async def _search(
 
 
 def _host(options: Discover) -> str:
-    """The address of the one socket: on this computer only, if only this computer is asked."""
+    """The address of the search's only socket: loopback if only this computer is asked."""
     return LOCAL if options.is_local else ANYWHERE

@@ -1,15 +1,15 @@
-"""Live vaults: one thread for each, which commits everything that waits in one transaction.
+"""Live vaults: one thread for each, which commits everything that is waiting in one transaction.
 
 In:    commits and reads of the machine that a vault belongs to.
-Out:   one call back into the loop per group, with all its answers; VaultOpened and VaultFailed; notes.
+Out:   one callback into the loop per group, with all its answers; VaultOpened and VaultFailed; notes.
 State: per vault a bounded queue of commits and one of reads.
-Not here: how anything is stored (vaults/), jobs (jobs.py: they keep no order).
+Not here: how data is stored (vaults/), jobs (jobs.py: they keep no order).
 
-Groups and reads take turns, and both are bounded, so neither waits long for the other.
+Groups of commits alternate with reads. Both are bounded, so neither waits long for the other.
 
-Every commit has a *generation*, which is how rule 16 is kept. The loop raises it just before it tells the machine that
-a commit failed. The thread also fails every commit whose generation is not above the last broken one, because the
-machine asked for it before it could know of the failure.
+Every commit has a *generation*, which implements rule 16. The loop raises it just before it tells the machine that a
+commit failed. The thread also fails every commit whose generation is not above the last broken one, because the machine
+asked for it before it could know of the failure.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from heliograph.machine import Ticket
 from heliograph.notes import VaultFound, VaultRefused
 from heliograph.vault import Change, Committed, Query, Vault, VaultFailed, VaultOpened, size_of
 
-COMMITS_MAX = 65_536  # waiting; machines have windows of their own, which are smaller
+COMMITS_MAX = 65_536  # waiting; the machines' own windows are smaller
 WAITING_BYTES_MAX = 256 << 20
 READS_MAX = 4_096
-GROUP_COMMITS_MAX = 16_384  # of one transaction
+GROUP_COMMITS_MAX = 16_384  # in one transaction
 GROUP_BYTES_MAX = 16 << 20
-READS_PER_TURN = 16  # between two groups: 64 MiB at the very most, mostly far less
+READS_PER_TURN = 16  # between two groups: at most 64 MiB, usually far less
 RETRY_S = 1.0  # between attempts to open a vault that may come back
-IDLE_S = 0.05  # without work, before what is not urgent is done
-CLOSE_S = 10.0  # for what waits when the node stops
-PASSING = (Reason.VAULT_FAILED, Reason.VAULT_LOCKED, Reason.VAULT_FULL)  # why it may open another time
+IDLE_S = 0.05  # without work, before work that is not urgent is done
+CLOSE_S = 10.0  # for commits that wait when the node stops
+PASSING = (Reason.VAULT_FAILED, Reason.VAULT_LOCKED, Reason.VAULT_FULL)  # reasons that may pass: opening is tried again
 
 Commit = tuple[Ticket, Sequence[Change], int, Reason | None]
-"""Its ticket, what it changes, its generation, and why it is refused, if it is."""
+"""The ticket, the changes, the generation, and the reason if it is refused."""
 Answers = list[tuple[Ticket, Any]]
-"""What ``done`` gets, or a Reason for ``failed``."""
+"""The argument of ``done``, or a Reason for ``failed``."""
 
 
 class Disks:
@@ -53,14 +53,14 @@ class Disks:
         self._disks: dict[str, VaultThread] = {}
 
     async def open(self, runner: MachineInputs, vault: Vault) -> Reason | None:
-        """Open a machine's vault and tell the machine; None, or why it is not open. It may be later."""
+        """Open a machine's vault and tell the machine. None, or why it is not open; it may open later."""
         assert runner.name not in self._disks, f"{runner.name} has two vaults"
         disk = self._disks[runner.name] = VaultThread(self._loop, runner, vault)
         disk.start()
         return await disk.tried
 
     def commit(self, runner: MachineInputs, commits: Sequence[tuple[Ticket, Sequence[Change]]]) -> None:
-        """Commit what a machine wants."""
+        """Make the commits of a machine."""
         disk = self._disks.get(runner.name)
         if disk is not None:
             disk.commit(commits)
@@ -69,7 +69,7 @@ class Disks:
             runner.fail_soon(ticket, Reason.VAULT_MISSING)
 
     def read(self, runner: MachineInputs, reads: Sequence[tuple[Ticket, Query]]) -> None:
-        """Read what a machine wants."""
+        """Make the reads of a machine."""
         disk = self._disks.get(runner.name)
         if disk is not None:
             disk.read(reads)
@@ -78,7 +78,7 @@ class Disks:
             runner.fail_soon(ticket, Reason.VAULT_MISSING)
 
     async def close(self) -> None:
-        """Commit what waits, tell the machines, and close every vault."""
+        """Commit what is waiting, tell the machines, and close every vault."""
         for disk in self._disks.values():
             disk.end(flush=True)
         try:
@@ -86,22 +86,22 @@ class Disks:
                 for disk in self._disks.values():
                     await disk.ended.wait()
         except TimeoutError:
-            pass  # a disk that hangs: the thread is a daemon and does not keep the process alive
+            pass  # a disk hangs: the thread is a daemon and does not keep the process alive
 
     def abort(self) -> None:
-        """A machine crashed: what waits is not to be made durable."""
+        """A machine crashed: do not commit what is waiting."""
         for disk in self._disks.values():
             disk.end(flush=False)
 
 
 class VaultThread:
-    """One vault with its thread. What is below "On the thread" is called there, everything else on the loop."""
+    """One vault with its thread. Methods below "On the thread" are called there, all others on the loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, runner: MachineInputs, vault: Vault) -> None:
         self._loop = loop
         self._runner = runner
         self._vault = vault
-        self.tried: asyncio.Future[Reason | None] = loop.create_future()  # what the first attempt came to
+        self.tried: asyncio.Future[Reason | None] = loop.create_future()  # the result of the first attempt
         self.ended = asyncio.Event()
         self._generation = 0
         # Shared, under the lock of the condition:
@@ -123,7 +123,7 @@ class VaultThread:
         Thread(target=self._work, name=f"heliograph-vault-{self._vault.name}", daemon=True).start()
 
     def commit(self, commits: Sequence[tuple[Ticket, Sequence[Change]]]) -> None:
-        """Put commits at the end of the queue. One for which there is no room is answered in its turn too."""
+        """Queue commits. One for which there is no room is answered in its turn as well."""
         with self._ready:
             for ticket, changes in commits:
                 size = sum(map(size_of, changes))
@@ -135,7 +135,7 @@ class VaultThread:
             self._ready.notify()
 
     def read(self, reads: Sequence[tuple[Ticket, Query]]) -> None:
-        """Put reads at the end of theirs."""
+        """Queue reads."""
         with self._ready:
             for ticket, query in reads:
                 has_room = len(self._reads) < READS_MAX
@@ -143,7 +143,7 @@ class VaultThread:
             self._ready.notify()
 
     def end(self, *, flush: bool) -> None:
-        """Take no more; with ``flush``, do what waits first."""
+        """Accept no more; with ``flush``, first do what is waiting."""
         with self._ready:
             self._ending = True
             if not flush:
@@ -152,9 +152,9 @@ class VaultThread:
             self._ready.notify()
 
     def _answer(self, answers: Answers, told: VaultOpened | VaultFailed | None, is_new_generation: bool) -> None:
-        """What the thread found out."""
+        """Pass the thread's answers to the machine."""
         if is_new_generation:
-            self._runner.answer(())  # what the machine wanted so far, it wanted without knowing
+            self._runner.answer(())  # take the effects that the machine asked for before it knew of the failure
             self._generation += 1
         self._runner.answer(answers)
         if isinstance(told, VaultFailed):
@@ -189,14 +189,14 @@ class VaultThread:
                     self._tidy(busy=True)
                 else:
                     self._rest()
-        except Exception as error:  # ours: whatever a disk does is a VaultError
+        except Exception as error:  # our own bug: all failures of a disk are VaultErrors
             failure = error
         if self._backend is not None:
             self._backend.close()
         self._call(self._end, failure)
 
     def _take(self) -> tuple[list[Commit], list[tuple[Ticket, Query | Reason]]] | None:
-        """What is to be done next; nothing when nothing came for a while, and None when nothing will come any more."""
+        """What to do next; empty if nothing came for a while, None at the end."""
         with self._ready:
             if not (self._commits or self._reads or self._ending):
                 self._ready.wait(self._patience_s())
@@ -206,7 +206,7 @@ class VaultThread:
             return self._take_group(), [self._reads.popleft() for _ in range(count)]
 
     def _take_group(self) -> list[Commit]:
-        """Commits for one transaction. One that is refused is alone."""
+        """Commits for one transaction. A refused one is alone."""
         group: list[Commit] = []
         total = 0
         while self._commits and len(group) < GROUP_COMMITS_MAX:
@@ -245,11 +245,11 @@ class VaultThread:
                 self._call(self._answer, [], VaultFailed(name, error.reason, error.problem), False)
             return
         self._backend, self._refused = backend, None
-        self._break(Reason.VAULT_FAILED)  # what was asked for before the machine knows that it is open
+        self._break(Reason.VAULT_FAILED)  # commits asked for before the machine knew that the vault is open
         self._call(self._answer, [], VaultOpened(name, size), True)
 
     def _break(self, reason: Reason) -> None:
-        """Let all commits fail that are asked for until the next answer, which begins a new generation."""
+        """Fail all commits that are asked for until the next answer, which begins a new generation."""
         self._broken, self._broken_by = self._generations, reason
         self._generations += 1
 
@@ -257,7 +257,7 @@ class VaultThread:
         answers: Answers = [
             (ticket, self._broken_by) for ticket, _, generation, _ in group if generation <= self._broken
         ]
-        fresh = group[len(answers) :]  # generations never fall
+        fresh = group[len(answers) :]  # generations never decrease
         if not fresh:
             self._call(self._answer, answers, None, False)
             return
@@ -297,7 +297,7 @@ class VaultThread:
                     answers.append((ticket, self._backend.read(query)))
                 except VaultError as error:
                     answers.append((ticket, error.reason))
-                    if error.reason is not Reason.VAULT_DAMAGED:  # else other reads may be as good as ever
+                    if error.reason is not Reason.VAULT_DAMAGED:  # otherwise other reads may still succeed
                         told = self._lose(error)
         self._call(self._answer, answers, told, False)
 
@@ -309,7 +309,7 @@ class VaultThread:
                 self._call(self._answer, [], self._lose(error), False)
 
     def _lose(self, error: VaultError) -> VaultFailed | None:
-        """After any failure but a full disk the vault is opened again. Returns what to tell the machine."""
+        """After any failure except a full disk, the vault is opened again. Returns what to tell the machine."""
         if error.reason in (Reason.VAULT_FULL, Reason.REQUESTS_OVER_LIMIT) or self._backend is None:
             return None
         self._backend.close()
@@ -320,4 +320,4 @@ class VaultThread:
         try:
             self._loop.call_soon_threadsafe(call, *arguments)
         except RuntimeError:
-            pass  # the loop was closed meanwhile: no machine waits for this
+            pass  # the loop was closed meanwhile: no machine is waiting

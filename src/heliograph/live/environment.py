@@ -3,7 +3,7 @@
 In:    environment variables; the settings file that one of them names.
 Out:   addresses where a broker and a directory are expected; the chosen network; how to search.
 State: none.
-Not here: which of these counts first (live/where.py), credentials (live/connect.py).
+Not here: their precedence (live/where.py), credentials (live/connect.py).
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ NETWORK_VARIABLE = "HELIOGRAPH_NETWORK"
 BDNS_VARIABLE = "HELIOGRAPH_BDNS"
 CONFIG_VARIABLE = "HELIOGRAPH_CONFIG"
 OPTIONS_PREFIX = "HELIOGRAPH_SEARCH__"
-PORT_VARIABLE = "HELIOGRAPH_DEFAULT_PORT"  # for tests: on the usual port another program may listen
+PORT_VARIABLE = "HELIOGRAPH_DEFAULT_PORT"  # for tests: another program may listen on the usual port
 
 
 def default_port() -> int:
-    """The port at which a broker of this machine is looked for."""
+    """The port at which a broker is expected on this machine."""
     return int(os.environ.get(PORT_VARIABLE) or DEFAULT_PORT)
 
 
@@ -39,12 +39,12 @@ def local_directory() -> str:
 
 
 def network_from(given: str | None) -> str | None:
-    """The network that was chosen, by the program or by $HELIOGRAPH_NETWORK; None: none was."""
+    """The network chosen by the program or by $HELIOGRAPH_NETWORK; None if neither did."""
     return given if given is not None else os.environ.get(NETWORK_VARIABLE) or None
 
 
 def options_from(environment: Mapping[str, str] | None = None, file: Path | None = None) -> Discover:
-    """What $HELIOGRAPH_BDNS, $HELIOGRAPH_SEARCH__… and the section [search] of the settings file say."""
+    """The options in $HELIOGRAPH_BDNS, $HELIOGRAPH_SEARCH__… and the section [search] of the settings file."""
     environment = os.environ if environment is None else environment
     given = {name: text for name, text in environment.items() if name.startswith(OPTIONS_PREFIX)}
     if bdns := environment.get(BDNS_VARIABLE):

@@ -5,8 +5,8 @@ Out:   MachineInputs, which loop.Runner implements.
 State: none.
 Not here: the order of inputs and carrying out effects (loop.py).
 
-Links, sockets, workers and vaults give inputs to a machine, and the machine's effects go to them. This interface lets
-them stand below the loop that runs the machine.
+Links, sockets, workers and vaults give inputs to a machine, and its effects go to them. With this interface they do not
+depend on the loop that runs the machine.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class MachineInputs(Protocol):
         """A command."""
 
     def queue(self, call: Callable[..., None], *arguments: Any) -> None:
-        """An input that has to wait until the effects of the present one have been carried out."""
+        """An input that must wait until the effects of the present one have been carried out."""
 
     def go_on(self) -> None:
-        """Work through queued inputs now, unless that is being done already."""
+        """Process queued inputs now, unless that is happening already."""
 
     def record(self, kind: str, number: int, length: int) -> None:
-        """Remember an input, for the report of a crash."""
+        """Remember an input for crash reports."""
 
     def done(self, ticket: Ticket, result: Any) -> None:
         """A job succeeded."""
@@ -51,7 +51,7 @@ class MachineInputs(Protocol):
         """A dial or a job failed."""
 
     def fail_soon(self, ticket: Ticket, reason: Reason) -> None:
-        """The same in the next turn of the loop: for use while effects are carried out."""
+        """The same in the next turn of the loop, for use while effects are carried out."""
 
     def answer(self, answers: Sequence[tuple[Ticket, Any]]) -> None:
         """The results of commits or reads, oldest first: a value, or a Reason."""

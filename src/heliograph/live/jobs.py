@@ -3,8 +3,7 @@
 In:    jobs of machines.
 Out:   ``done`` or ``failed`` at the machine that asked, on the loop's own thread.
 State: a bounded queue and a few threads, started when the first job comes.
-Not here: what a job does (each is a value with ``run``); repositories (repositories.py), queries of strangers
-          (xquery.py).
+Not here: what a job does (each is a value with ``run``); repositories (repositories.py), untrusted queries (xquery.py).
 
 The threads are daemons, unlike those of concurrent.futures: a job that hangs must not keep a stopped node alive.
 """
@@ -51,7 +50,7 @@ class Workers:
         self._ended = False
 
     def start(self, runner: MachineInputs, ticket: Ticket, job: Job) -> None:
-        """Run a job soon; its result comes back by the ticket."""
+        """Run a job soon; its result is returned with the ticket."""
         if isinstance(job, KeepTopics | AskTopics):
             self._repositories.start(runner, ticket, job)
             return
@@ -75,7 +74,7 @@ class Workers:
             thread.start()
 
     def end(self) -> None:
-        """Take no more jobs. A running one is left alone; its result is dropped."""
+        """Accept no more jobs. A running one is left alone; its result is dropped."""
         self._ended = True
         self._queries.end()
         for _ in self._threads:
@@ -91,7 +90,7 @@ class Workers:
             try:
                 self._loop.call_soon_threadsafe(self._answer, *answer)
             except RuntimeError:
-                return  # the loop was closed meanwhile: no machine waits for this
+                return  # the loop was closed meanwhile: no machine is waiting
 
     def _answer(self, call: Callable[..., None], *arguments: Any) -> None:
         self._jobs -= 1

@@ -1,12 +1,12 @@
-"""Joining: a broker without links looks for another broker, links to it, and looks again when no link is left.
+"""Joining: a broker without links searches for another broker and links to it, and searches again when no link is left.
 
-In:    how to search; what the broker notes of its links.
-Out:   orders to the broker: links to keep, and to keep no longer; log lines.
+In:    how to search; the broker's notes about its links.
+Out:   orders to the broker: links to keep, and links to keep no longer; log lines.
 State: the links that were found, and the brokers that refused us recently.
 Not here: the search (discovery/brokers/search.py), making and watching links (broker/routing/peering.py).
 Paper: [brokers] §1: the same search serves clients and brokers that join.
 
-Brokers that join at the same time may find each other in pairs. So a broker that has joined looks at intervals for
+Brokers that join at the same time may find each other in pairs. So a broker that has joined searches at intervals for
 brokers of another island, and links to the nearest: the islands become one, whichever began.
 """
 
@@ -34,16 +34,16 @@ from heliograph.observe.log import NodeLog
 if TYPE_CHECKING:
     from heliograph.trust.keyring import Keyring
 
-LINK_S = 5.0  # for a handshake; then the next one is tried
-AGAIN_S = 10.0  # between looks whether there is a link
-MEND_S = 60.0  # between looks for other islands, about: brokers should not all look at once
-REFUSED_S = 600.0  # a broker that did not let us in is not tried again before, unless we are alone
-FIRST_S = 0.1  # our own sockets come first
-KEPT_MAX = 8  # links that are kept for joining; the oldest goes
+LINK_S = 5.0  # for a handshake; then the next broker is tried
+AGAIN_S = 10.0  # between checks whether there is a link
+MEND_S = 60.0  # roughly, between searches for other islands: brokers should not all search at once
+REFUSED_S = 600.0  # a broker that refused us is not tried again for this long, unless we are alone
+FIRST_S = 0.1  # our own sockets are opened first
+KEPT_MAX = 8  # links kept for joining; the oldest is dropped
 
 
 class Joining:
-    """Looks after one broker's place in a network."""
+    """Keeps one broker linked to a network."""
 
     def __init__(
         self,
@@ -57,14 +57,14 @@ class Joining:
         self._driver = driver
         self._log = log
         self._config = config
-        self._named = named  # directories that have to be looked up
+        self._named = named  # directories whose names have to be resolved
         self._host = host
         self._keyring = keyring
-        self._wanted = ""  # the broker that is tried now
+        self._wanted = ""  # the broker that is being tried
         self._linked = asyncio.Event()
         self._kept: list[LinkConfig] = []
         self._refused: dict[str, float] = {}  # broker -> until when
-        self._alone = False  # and logged it
+        self._alone = False  # we have no link, and have logged that
 
     def heard(self, note: Note) -> None:
         """The broker noted something."""
@@ -72,7 +72,7 @@ class Joining:
             self._linked.set()
 
     async def run(self) -> None:
-        """Look for a broker whenever there is no link, and now and then for other islands, until cancelled."""
+        """Search for a broker whenever there is no link, and at intervals for other islands, until cancelled."""
         await asyncio.sleep(FIRST_S)
         mend_at = 0.0
         while self._driver.failure is None:
@@ -112,7 +112,7 @@ class Joining:
         config = replace(self._config, directories=(*self._config.directories, *map(written, found)))
         search = BrokerSearch(config, seed=secrets.randbits(64), keyring=self._keyring)
         await run_alone(search, BrokerSearch.sockets(config, self._host, config.multicast.interface or self._host))
-        assert search.result is not None  # a search says stop when it has one
+        assert search.result is not None  # a search stops when it has a result
         return search.result
 
     async def _link_to_one_of(self, findings: tuple[Finding, ...] | list[Finding]) -> bool:
@@ -124,7 +124,7 @@ class Joining:
         return False
 
     async def _link(self, finding: Finding, url: str) -> bool:
-        """Have the broker keep a link there; if it does not come about, no longer."""
+        """Order the broker to keep a link there; if it does not come up, withdraw the order."""
         target = parse_target(url)
         link = LinkConfig(host=target.host, port=target.port, secure=target.secure)
         self._wanted = finding.broker

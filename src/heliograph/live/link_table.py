@@ -1,7 +1,7 @@
-"""The table of a driver's links: their numbers, and where to write for each.
+"""The table of a driver's links: their numbers, and how to write to each.
 
 In:    links and pipe ends as they come up and end.
-Out:   an outlet per link; the links that have to be ended when the node stops.
+Out:   an outlet per link; the links to end when the node stops.
 State: links by number; sockets that are open, that linger after a hangup, and that carry TLS.
 Not here: how links come up (network.py), what happens on one (links.py), TLS (secure.py).
 """
@@ -41,7 +41,7 @@ class SocketEnd(LinkEnd, Protocol):
         """End it if its peer's certificate is one of these."""
 
     def linger_over(self) -> None:
-        """The peer has had time to hang up itself."""
+        """The peer has had time to hang up."""
 
 
 class RawLink(Protocol):
@@ -61,7 +61,7 @@ class LinkTable:
         self.loop = loop
         self.outlets: dict[LinkId, Outlet] = {}
         self.writes: dict[LinkId, Callable[[bytes], None]] = {}  # the same for a single piece
-        self.peers_max = peers_max()  # descriptors from this one on are not for peers that dial in
+        self.peers_max = peers_max()  # descriptors from this number on are not for peers that dial in
         self._ends: dict[LinkId, LinkEnd] = {}
         self._sockets: dict[SocketEnd, None] = {}  # until their transport is gone
         self._lingering: dict[SocketEnd, None] = {}  # hung up, until their peer has closed too

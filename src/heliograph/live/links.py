@@ -2,7 +2,7 @@
 
 In:    the loop's calls on each link; holds and hangups of the machine it belongs to.
 Out:   inputs of that machine, each attach followed by exactly one detach; an outlet for what it writes.
-State: per link what became of it.
+State: the state of each link.
 Not here: listeners and dials (network.py), what bytes mean (machines), the order of work (loop.py).
 """
 
@@ -20,15 +20,15 @@ from heliograph.live.tls import peer_identity, reason_of
 from heliograph.machine import LinkId, Peer, Ticket, TurnedAway
 
 VECTORED_BYTES = 8_192  # a chunk larger than this is worth a vectored write
-PRESS_BYTES = 1 << 20  # a transport's buffer above this presses the machine …
-RELIEF_BYTES = 1 << 18  # … and below this no longer
-FLUSH_S = 1.0  # what was written before a hangup has so long to leave
-LINGER_S = 0.25  # after it has left: a peer that reads the reason hangs up itself by then
-DISCARD_BYTES_MAX = 4 << 20  # what a peer may go on sending after our hangup
+PRESS_BYTES = 1 << 20  # with more in a transport's buffer the machine is pressed …
+RELIEF_BYTES = 1 << 18  # … until there is less than this
+FLUSH_S = 1.0  # time for what was written before a hangup to be sent
+LINGER_S = 0.25  # afterwards; by then a peer that has read the reason hangs up itself
+DISCARD_BYTES_MAX = 4 << 20  # what a peer may still send after our hangup
 
 
 class SocketLink(asyncio.BaseProtocol):
-    """One TCP link. The loop makes the ``bytes`` of a read itself: one call of ours per read."""
+    """One TCP link. The loop makes the ``bytes`` of a read itself, so each read is a single call."""
 
     def __init__(
         self, runner: MachineInputs, links: LinkTable, *, listener: str | None = None, ticket: Ticket | None = None
@@ -41,7 +41,7 @@ class SocketLink(asyncio.BaseProtocol):
         self._ticket = ticket
         self._transport: asyncio.Transport | None = None
         self.number: LinkId = 0  # 0 until it is attached
-        self._deaf = True  # not attached yet, or hung up: what arrives is not for the machine
+        self._deaf = True  # not attached yet, or hung up: the machine does not get what arrives
         self._held = False
         self._reason: Reason | None = None  # of our own hangup
         self._detached = False
@@ -49,7 +49,7 @@ class SocketLink(asyncio.BaseProtocol):
 
     @property
     def is_attached(self) -> bool:
-        """True once the machine knows of it."""
+        """True once the machine has been told of it."""
         return self.number != 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -65,9 +65,9 @@ class SocketLink(asyncio.BaseProtocol):
         self._runner.hand("attach", self.number, machine.attach, self.number, self._peer(link))
 
     def finds_no_room(self, transport: asyncio.Transport) -> bool:
-        """True if the peer dialled in and no descriptor is left for peers: its link ends at once.
+        """True if the peer dialled in and no descriptor is left for peers: then its link ends at once.
 
-        A link that we have ended, and that only waits for its peer to hear so, gives up its descriptor first.
+        Before that, a link that we have ended and that only waits for its peer to notice gives up its descriptor.
         """
         if self._listener is None or transport.get_extra_info("socket").fileno() < self._links.peers_max:
             return False
@@ -78,12 +78,12 @@ class SocketLink(asyncio.BaseProtocol):
         return True
 
     def turn_away(self, transport: asyncio.Transport, reason: Reason, why: str) -> None:
-        """Tell the machine of a peer that did not get so far as to be a link."""
+        """Tell the machine of a peer that was refused before it became a link."""
         where = f"{format_address(transport.get_extra_info('peername'))} on listener {self._listener}"
         self._runner.tell(TurnedAway(reason, f"{where}: {why}"))
 
     def data_received(self, data: bytes) -> None:
-        """A read is complete. Mostly it is one publication for one link: that is the shortest way through a node."""
+        """A read is complete. Mostly it is one publication for one link: that is the shortest path through a node."""
         if self._deaf:
             self._overhear(len(data))
             return
@@ -96,14 +96,14 @@ class SocketLink(asyncio.BaseProtocol):
             self._runner.receive(self.number, data)
         else:
             to, frames = written
-            if to in self._writes:  # else it ended before the machine could know
+            if to in self._writes:  # else it ended before the machine was told
                 self._writes[to](frames)
 
     def eof_received(self) -> bool:
-        """The peer will send no more. The loop flushes what is written and ends the link."""
+        """The peer will send no more. The loop flushes what was written and ends the link."""
         self._detach(Reason.CLOSED)
-        self._links.later(FLUSH_S, self.abort)  # it may not read either
-        return False  # the loop ends the link, and says so by connection_lost
+        self._links.later(FLUSH_S, self.abort)  # the peer may not be reading either
+        return False  # the loop ends the link and calls connection_lost
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The link is gone."""
@@ -131,11 +131,11 @@ class SocketLink(asyncio.BaseProtocol):
             self._transport.resume_reading()
 
     def lose(self, reason: Reason) -> None:
-        """The layer below knows why the link is gone."""
+        """The layer below reports why the link is gone."""
         self._detach(reason)
 
     def hang_up(self, reason: Reason) -> None:
-        """End the link after what was written. Bytes left unread would reset it and destroy that at the peer."""
+        """End the link after what was written. Unread bytes would reset it, and the peer would lose that."""
         if self._reason is not None or self._transport is None or self._transport.is_closing():
             return
         self.hold(False)
@@ -144,10 +144,10 @@ class SocketLink(asyncio.BaseProtocol):
         self._links.linger(self)
         try:
             if self._transport.can_write_eof():
-                self._transport.write_eof()  # the peer reads to the end, hangs up, and we hear of it
+                self._transport.write_eof()  # the peer reads to the end and hangs up, and we are told
                 self._links.later(LINGER_S, self.linger_over)
             else:
-                self._transport.close()  # TLS: flushes and says so
+                self._transport.close()  # TLS: flushes and sends close_notify
             self._links.later(FLUSH_S, self.abort)
         except OSError:
             self.abort()  # the peer was faster
@@ -160,7 +160,7 @@ class SocketLink(asyncio.BaseProtocol):
             self.hang_up(Reason.CERTIFICATE_REVOKED)
 
     def linger_over(self) -> None:
-        """The peer had time to hang up itself."""
+        """The peer has had time to hang up."""
         if self._transport is not None and self._transport.get_write_buffer_size() == 0:
             self.abort()
 
@@ -175,7 +175,7 @@ class SocketLink(asyncio.BaseProtocol):
             self._runner.hand("press", self.number, self._runner.machine.press, self.number, pressed)
 
     def _detach(self, reason: Reason) -> None:
-        """Exactly once; after our own hangup with its reason."""
+        """Tell the machine exactly once; after our own hangup, with the reason of that."""
         if self._detached:
             return
         self._detached = True
@@ -184,7 +184,7 @@ class SocketLink(asyncio.BaseProtocol):
         self._runner.hand("detach", self.number, self._runner.machine.detach, self.number, self._reason or reason)
 
     def _overhear(self, nbytes: int) -> None:
-        """Bytes that the machine does not get. The peer may need a moment to hear that we hung up, but not for ever."""
+        """Discard bytes after our hangup. The peer may need a moment to notice it, but not for ever."""
         self._discarded += nbytes
         if self._discarded > DISCARD_BYTES_MAX:
             self.abort()
@@ -201,7 +201,7 @@ class SocketLink(asyncio.BaseProtocol):
 
 
 class PipeEnd:
-    """One end of an in-process link. What is written at the other end is received here, by reference."""
+    """One end of an in-process link. It receives what the other end writes, by reference."""
 
     def __init__(self, links: LinkTable, runner: MachineInputs, other: PipeEnd | None = None) -> None:
         self._links = links
@@ -216,7 +216,7 @@ class PipeEnd:
         """Nothing waits in a pipe, so there is nothing to hold."""
 
     def hang_up(self, reason: Reason) -> None:
-        """End both ends once what was written has been received."""
+        """End both ends after what was written has been received."""
         self._detach(reason)
         self._other._detach(Reason.CLOSED)
 
@@ -227,7 +227,7 @@ class PipeEnd:
         self._other._runner.queue(self._other._receive, frames)
 
     def _write_alone(self, data: bytes) -> None:
-        """The write of a shortcut. No input follows it that would work through the queue, so that is done here."""
+        """The write of a shortcut. No input follows that would process the queue, so that is done here."""
         self._write([data])
         self._runner.go_on()
 
@@ -248,8 +248,8 @@ def outlet_of(transport: asyncio.Transport) -> Outlet:
     """The fastest way to write a list of frames, as measured with 1 and 10 receivers.
 
     TCP: a large chunk with its prefix is written vectored, which saves a copy (63 µs of CPU instead of 80 per 64 KiB
-    relayed); many small pieces are joined, which costs less than a vector of them.
-    TLS: joined, because each piece would become a record of its own.
+    relayed); many small pieces are joined, which costs less than a vector.
+    TLS: joined, because each piece would become a separate record.
     """
     write = transport.write
     if transport.get_extra_info("ssl_object") is not None:
@@ -266,7 +266,7 @@ def outlet_of(transport: asyncio.Transport) -> Outlet:
 
 
 def format_address(name: Any) -> str:
-    """A socket's address as people write it."""
+    """A socket's address in the usual notation."""
     if not isinstance(name, tuple) or len(name) < 2:
         return "unknown"
     host, port = name[:2]

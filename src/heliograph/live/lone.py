@@ -1,6 +1,6 @@
-"""A lone machine: run one on the present loop with its sockets, links, timers and jobs, until it stops.
+"""A lone machine: runs one on the present loop with its sockets, links, timers and jobs, until it stops.
 
-In:    a machine that is no part of a node (a search, a probe), and the sockets it is to have.
+In:    a machine that is not part of a node (a search, a probe), and its sockets.
 Out:   nothing; the machine has its result.
 State: none beyond the driver's.
 Not here: carrying effects out (loop.py), whole nodes with listeners and signals (node.py).
@@ -31,7 +31,7 @@ async def running(
     heard: Callable[[str, Note], None] | None = None,
     carried: Callable[[str], None] | None = None,
 ) -> AsyncIterator[Driver]:
-    """Run a machine while the block lasts; it is told of each socket before the block begins."""
+    """Run a machine during the ``async with`` block; it is told of each socket before the block begins."""
     driver = Driver({MACHINE: machine}, tls=tls, heard=heard, carried=carried)
     driver.start()
     try:
@@ -50,7 +50,7 @@ async def run_alone(
     tls: TlsContexts | None = None,
     heard: Callable[[str, Note], None] | None = None,
 ) -> None:
-    """Run a machine until it says stop. What it crashes with is raised here; cancelling ends it cleanly."""
+    """Run a machine until it stops. If it crashes, its error is raised here; cancelling ends it cleanly."""
     async with running(machine, sockets, tls=tls, heard=heard) as driver:
         for command in commands:
             driver.tell(MACHINE, command)

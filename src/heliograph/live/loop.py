@@ -2,7 +2,7 @@
 
 In:    bytes and the ends of links from network.py, alarms of the loop, results of workers, commands of the program.
 Out:   one vectored write per link and read; everything else that machines want done.
-State: per machine its next alarm; a work list, so that what machines cause each other keeps its order.
+State: per machine its next alarm; a work list that keeps what machines cause each other in order.
 Not here: decisions about publications (machines), sockets (network.py), signals and listeners of a node (node.py).
 """
 
@@ -41,7 +41,7 @@ _T = TypeVar("_T")
 
 
 def run(main: Coroutine[Any, Any, _T]) -> _T:
-    """Run a program on the fastest loop there is here."""
+    """Run a program on the fastest loop available."""
     try:
         import uvloop
     except ImportError:  # uvloop is not built for every platform
@@ -59,7 +59,7 @@ def new_loop() -> asyncio.AbstractEventLoop:
 
 
 class Runner:
-    """One machine on the loop: hands it its inputs and carries out what it wants."""
+    """One machine on the loop: gives it its inputs and carries out its effects."""
 
     __slots__ = (
         "_alarm",
@@ -91,7 +91,7 @@ class Runner:
         self._alarm: asyncio.Handle | None = None
 
     def receive(self, link: LinkId, data: bytes) -> None:
-        """Bytes came in. This is the hot path: everything of one read happens below here."""
+        """Bytes came in. This is the hot path: everything for one read happens here."""
         driver = self._driver
         driver.inputs.append(("receive", link, len(data)))
         try:
@@ -104,7 +104,7 @@ class Runner:
                 effects = self._take()
                 if effects.rare or self._on_carried is not None:
                     self._carry_out(effects)
-                else:  # the same for writes alone, without another call
+                else:  # the same for writes only, without another call
                     wanted = effects.wake_at
                     if wanted is not self._wanted:
                         self._wanted = wanted
@@ -112,7 +112,7 @@ class Runner:
                             self._set_alarm(wanted)
                     outlets = self._outlets
                     for to, frames in effects.writes:
-                        if to in outlets:  # else it ended before the machine could know
+                        if to in outlets:  # else it ended before the machine was told
                             outlets[to](frames)
                 if driver.work:
                     driver.work_off()
@@ -134,7 +134,7 @@ class Runner:
             driver.crash(self.name, error)
 
     def tell(self, command: Any) -> None:
-        """A command; the caller's own mistakes are raised to it."""
+        """A command; errors of the caller are raised to it."""
         driver = self._driver
         if driver.failure is not None:
             return
@@ -148,19 +148,19 @@ class Runner:
             driver.crash(self.name, error)
 
     def queue(self, call: Callable[..., None], *arguments: Any) -> None:
-        """An input that has to wait until the effects of the present one have been carried out."""
+        """An input that must wait until the effects of the present one have been carried out."""
         self._driver.work.append((self, call, arguments))
 
     def go_on(self) -> None:
-        """Work through queued inputs now, unless that is being done already."""
+        """Process queued inputs now, unless that is happening already."""
         self._driver.go_on()
 
     def record(self, kind: str, number: int, length: int) -> None:
-        """Remember an input, for the report of a crash."""
+        """Remember an input for crash reports."""
         self._driver.inputs.append((kind, number, length))
 
     def settle(self) -> None:
-        """The program has called the machine directly (``Publisher.publish``): carry out what follows."""
+        """The program has called the machine directly (``Publisher.publish``): carry out the effects."""
         driver = self._driver
         if driver.failure is not None:
             return
@@ -171,7 +171,7 @@ class Runner:
             driver.crash(self.name, error)
 
     def _settle(self) -> None:
-        """Carry out what follows from an input. Inputs that come up meanwhile wait their turn in the work list."""
+        """Carry out the effects of an input. Inputs that come up meanwhile wait in the work list."""
         driver = self._driver
         if driver.settling:
             driver.work.append((self, None, ()))
@@ -185,14 +185,14 @@ class Runner:
             driver.settling = False
 
     def carry_out(self) -> None:
-        """Take the effects and do them. Mostly these are writes and nothing else."""
+        """Take the effects and carry them out. Usually these are only writes."""
         self._carry_out(self._take())
 
     def _carry_out(self, effects: Effects) -> None:
         outlets = self._outlets
         for link, frames in effects.writes:
             outlet = outlets.get(link)
-            if outlet is not None:  # else it ended before the machine could know
+            if outlet is not None:  # else it ended before the machine was told
                 outlet(frames)
         if effects.rare:
             self._carry_out_rare(effects)
@@ -203,7 +203,7 @@ class Runner:
             self._on_carried(self.name)
 
     def _carry_out_rare(self, effects: Effects) -> None:
-        """Everything but writes; what is answered later comes back by ``done`` or ``failed``."""
+        """Carry out everything but writes; later answers come by ``done`` or ``failed``."""
         driver = self._driver
         if self._heard is not None:
             for note in effects.notes:
@@ -238,7 +238,7 @@ class Runner:
         self.hand("failed", ticket, self.machine.failed, ticket, reason)
 
     def answer(self, answers: Sequence[tuple[Ticket, Any]]) -> None:
-        """What became of commits or reads, oldest first: a result, or a Reason. All are inputs of one take."""
+        """The results of commits or reads, oldest first: a value, or a Reason. All are inputs of one take."""
         driver, machine = self._driver, self.machine
         if driver.failure is not None:
             return
@@ -255,16 +255,16 @@ class Runner:
             driver.crash(self.name, error)
 
     def fail_soon(self, ticket: int, reason: Reason) -> None:
-        """The same, from within an effect."""
+        """The same, while effects are carried out."""
         self._driver.loop.call_soon(self.failed, ticket, reason)
 
     def note(self, note: Note) -> None:
-        """Something that the driver observed on this machine's behalf."""
+        """An observation of the driver about this machine."""
         if self._heard is not None:
             self._heard(self.name, note)
 
     def _set_alarm(self, at: Instant) -> None:
-        """Be woken at ``at``. An alarm only ever moves to earlier; one that rings too early is set again."""
+        """Set the alarm to ``at``. An alarm is only ever moved earlier; one that rings too early is set again."""
         if self._alarm is not None:
             self._alarm.cancel()
         loop = self._driver.loop
@@ -272,7 +272,7 @@ class Runner:
         delay = at - now_ns()
         if delay <= 0:
             self._alarm = loop.call_soon(self._ring)
-        else:  # whole milliseconds, rounded up: uvloop counts in them, and must not ring before its time
+        else:  # whole milliseconds, rounded up: uvloop counts in them, and must not ring early
             self._alarm = loop.call_later(-(-delay // 1_000_000) / 1_000, self._ring)
 
     def _ring(self) -> None:
@@ -286,11 +286,11 @@ class Runner:
             self.hand("wake", 0, self.machine.wake)
 
     def end(self) -> None:
-        """Ring no more."""
+        """Set no more alarms."""
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
-        self._alarm_at = -1  # earlier than anything: no alarm is set again
+        self._alarm_at = -1  # earlier than anything, so no alarm is set again
 
 
 class Driver:
@@ -309,7 +309,7 @@ class Driver:
     ) -> None:
         self.loop = asyncio.get_running_loop()
         self.stopped = asyncio.Event()
-        self.failure: BaseException | None = None  # what a machine crashed with
+        self.failure: BaseException | None = None  # the error with which a machine crashed
         self.inputs: deque[tuple[str, int, int]] = deque(maxlen=INPUTS_KEPT)  # kind, link or ticket, length
         self.work: deque[tuple[Runner, Callable[..., None] | None, tuple[Any, ...]]] = deque()
         self.settling = False
@@ -326,7 +326,7 @@ class Driver:
         self._clock: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Join the pipes, say what time it is, and do what the machines want first."""
+        """Join the pipes, tell the time, and carry out the machines' first effects."""
         self.settling = True  # no machine acts before all are joined
         for pipe in self._pipes:
             self._join(self.runners[pipe.broker], self.runners[pipe.service])
@@ -343,15 +343,15 @@ class Driver:
         return self.runners[name].machine.report(question)
 
     async def listen(self, name: str, listener: ListenerConfig) -> Address:
-        """Let peers dial in to a machine. OSError, with a text for people, if that address cannot be had."""
+        """Let peers dial in to a machine. OSError, with a readable text, if that address is not available."""
         return await self.network.listen(self.runners[name], listener)
 
     async def open(self, name: str, socket: Socket) -> Address | None:
-        """Open a datagram socket for a machine and tell it; None, and a note, if it cannot be had."""
+        """Open a datagram socket for a machine and tell it; None, with a note, if it cannot be opened."""
         return await self.datagrams.open(self.runners[name], socket)
 
     async def open_vault(self, name: str, vault: Vault) -> Reason | None:
-        """Open a machine's vault and tell it; None, or why it is not open. It is tried again where that may help."""
+        """Open a machine's vault and tell it; None, or why it is not open. Opening is repeated if that may help."""
         return await self.disks.open(self.runners[name], vault)
 
     async def open_repository(self, name: str, repository: Repository) -> Reason | None:
@@ -359,7 +359,7 @@ class Driver:
         return await self.repositories.open(self.runners[name], repository)
 
     async def stop(self) -> None:
-        """Commit what waits; end all links, listeners and sockets, after at most a second of flushing; the workers."""
+        """Commit what is waiting; end links, listeners and sockets, flushing for at most a second; end the workers."""
         if self._clock is not None:
             self._clock.cancel()
         self.workers.end()
@@ -372,7 +372,7 @@ class Driver:
         self.stopped.set()
 
     def crash(self, name: str, error: BaseException) -> None:
-        """A machine failed: our own fault. Say so with its last inputs and end everything, now."""
+        """A machine failed, which is a bug of ours. Log its last inputs and end everything now."""
         if self.failure is not None:
             return
         self.failure = error
@@ -389,7 +389,7 @@ class Driver:
         self.stopped.set()
 
     def work_off(self) -> None:
-        """Do what the last effects caused, oldest first; the rest after the sockets had their turn."""
+        """Process what the last effects caused, oldest first; beyond a limit, after the sockets had their turn."""
         for _ in range(WORK_PER_TURN):
             if not self.work:
                 return
@@ -403,7 +403,7 @@ class Driver:
         self.loop.call_soon(self.go_on)
 
     def go_on(self) -> None:
-        """Work off what waits, unless that is being done."""
+        """Process the work list, unless that is happening already."""
         if self.work and not self.settling:
             self.settling = True
             self.work_off()
@@ -422,7 +422,7 @@ class Driver:
 
 
 def describe_crash(name: str, error: BaseException, inputs: Sequence[tuple[str, int, int]]) -> str:
-    """What the log says of a crash. Payloads are not shown: they may be secret."""
+    """The log text of a crash. Payloads are not shown, as they may be secret."""
     lines = [f"{name} crashed; its last inputs (kind, link or ticket, bytes), newest last:\n"]
     lines += [f"  {kind} {number} {length}\n" for kind, number, length in inputs]
     return "".join(lines + traceback.format_exception(error))

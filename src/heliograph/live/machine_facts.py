@@ -1,7 +1,7 @@
 """Machine facts: this machine as a resource.
 
 In:    nothing.
-Out:   what does not change (system, cores), what does (memory, disk, load), and its ranges.
+Out:   constant attributes (system, cores), values (memory, disk, load), and their ranges.
 State: none.
 Not here: registering it (cli/resource.py), the load of a broker's process (live/usage.py).
 """
@@ -17,7 +17,7 @@ GIB = 1 << 30
 
 
 def machine_attributes() -> dict[str, Any]:
-    """What does not change."""
+    """Attributes that do not change."""
     return {
         "system": platform.system().lower(),
         "machine": platform.machine(),
@@ -27,12 +27,12 @@ def machine_attributes() -> dict[str, Any]:
 
 
 def machine_ranges() -> str:
-    """What the values may be; memory and disk in GiB."""
+    """The ranges of the values; memory and disk in GiB."""
     return "memory >= 0 and disk >= 0 and cpu >= 0 and cpu <= 100 and load >= 0"
 
 
 def machine_values() -> dict[str, float]:
-    """What they are now: free memory and disk in GiB, CPU in per cent, load over a minute."""
+    """The present values: free memory and disk in GiB, CPU in per cent, load over a minute."""
     return {
         "memory": round(psutil.virtual_memory().available / GIB, 2),
         "disk": round(psutil.disk_usage("/").free / GIB, 2),

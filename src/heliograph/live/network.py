@@ -24,14 +24,14 @@ from heliograph.live.secure import Handshakes, SecureLayer
 from heliograph.live.tls import TlsContexts, reason_of
 from heliograph.machine import Address, Dial, LinkId, Ticket
 
-LINGER_STOP_S = 0.05  # how long peers may take to hang up themselves when the whole node stops
+LINGER_STOP_S = 0.05  # how long peers may take to hang up when the whole node stops
 DIAL_S = 5.0
-BACKLOG = 1_024  # dials that wait for the loop; the system drops more, and their peers try again after a second
-BACKLOG_MIN = 100  # asyncio accepts as many in one go, before it can close any: with few descriptors not too many
+BACKLOG = 1_024  # dials that wait for the loop; the system drops more, and those peers try again after a second
+BACKLOG_MIN = 100  # asyncio accepts this many at once before it can close any: not too many if descriptors are few
 
 
 class LiveNetwork:
-    """How the links of a driver come up, and how all of them end."""
+    """Brings up the links of a driver, and ends them all."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, tls: TlsContexts | None) -> None:
         self.links = LinkTable(loop)
@@ -44,17 +44,17 @@ class LiveNetwork:
 
     @property
     def peers_max(self) -> int:
-        """Descriptors from this one on are not for peers that dial in."""
+        """Descriptors from this number on are not for peers that dial in."""
         return self.links.peers_max
 
     def join(self, here: MachineInputs, there: MachineInputs) -> tuple[LinkId, LinkId]:
-        """Make a pipe between two machines; the numbers of its ends."""
+        """Make a pipe between two machines; returns the numbers of its ends."""
         one = PipeEnd(self.links, here)
         other = PipeEnd(self.links, there, one)
         return one.number, other.number
 
     async def listen(self, runner: MachineInputs, listener: ListenerConfig) -> Address:
-        """Open an address; the one that was really taken comes back."""
+        """Open an address; returns the actual one."""
         context = None if self.tls is None else self.tls.server
         if listener.secure and context is None:
             raise OSError(errno.EINVAL, f"listener {listener.name} is secure but has no certificate")
@@ -69,7 +69,7 @@ class LiveNetwork:
         return cast(Address, sockets[0].getsockname()[:2])
 
     async def _bind(self, listener: ListenerConfig) -> list[socket.socket]:
-        """A name may stand for several addresses. Port 0 takes the first only: each would get a port of its own."""
+        """A name may have several addresses. With port 0 only the first is used, as each would get a different port."""
         sockets: list[socket.socket] = []
         try:
             infos = await self._loop.getaddrinfo(
@@ -98,7 +98,7 @@ class LiveNetwork:
         )
 
     def dial(self, runner: MachineInputs, ticket: Ticket, dial: Dial) -> None:
-        """Open a link; it ends in attach or in failed."""
+        """Open a link; the result is attach or failed."""
         if self._closing:
             runner.fail_soon(ticket, Reason.STOPPING)
         else:
@@ -119,19 +119,19 @@ class LiveNetwork:
                     await layer.ready
                 else:
                     await self._loop.create_connection(lambda: link, dial.host, dial.port)
-        except (OSError, EOFError, ValueError, OverflowError) as error:  # the last two: no such host name, no such port
+        except (OSError, EOFError, ValueError, OverflowError) as error:  # the last two: invalid host name, invalid port
             if not link.is_attached:
                 reason = reason_of(error, Reason.DIAL_FAILED)
                 runner.failed(ticket, Reason.TIME_OUT if reason is Reason.HANDSHAKE_TOO_SLOW else reason)
 
     def keep(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do this beside the loop's own work, until it ends or the network is closed."""
+        """Run this beside the loop's own work, until it ends or the network is closed."""
         task: asyncio.Task[None] = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """End everything: flushed for at most a second, no longer than it takes."""
+        """End everything, after at most a second of flushing."""
         self._closing = True
         for server in self._servers:
             server.close()

@@ -1,7 +1,7 @@
-"""A live node: opens its listeners, logs that, and runs until a signal or its broker ends it.
+"""A live node: opens its listeners, logs them, and runs until a signal or its broker ends it.
 
 In:    settings; signals: TERM and INT stop, a second one exits at once, HUP reloads, USR2 drains.
-Out:   log lines (the first says what is open), the administrator's token file, an exit code.
+Out:   log lines (the first tells what is open), the administrator's token file, an exit code.
 State: the driver of this process.
 Not here: effects (loop.py), which services there are (heliograph/node.py), what runs beside them (beside.py), settings
           (config/), options (cli/broker_run.py).
@@ -54,10 +54,10 @@ _PROOF = "--secure --auth certificate --certificate FILE --key FILE --authority 
 
 
 class Certificates:
-    """What the files of [tls] say to this process: to its links, and to machines that sign and check."""
+    """The files of [tls], for the links of this process and for machines that sign and verify."""
 
     def __init__(self, settings: Settings, listeners: Sequence[ListenerConfig]) -> None:
-        """ConfigError if they are not usable."""
+        """ConfigError if the files are not usable."""
         self._tls = settings.tls
         self._listeners = listeners
         self._files = TlsFiles.named_in(settings.tls)
@@ -65,7 +65,7 @@ class Certificates:
         self.keyring = load_keyring(settings.tls)
 
     def renew(self, loop: asyncio.AbstractEventLoop, cut: Callable[[frozenset[str]], None]) -> None:
-        """Read the files again, in a worker; new links get them, and links with a certificate that was revoked are cut.
+        """Read the files again, in a worker. New links use them; links whose certificate was revoked are cut.
 
         ConfigError before anything is changed.
         """
@@ -97,7 +97,7 @@ async def run_broker(
 
 
 def _possible(settings: Settings, certificates: Certificates) -> list[Any]:
-    """The services that are wanted. Without certificates there are no grants to check."""
+    """The configured services. Without certificates there are no grants to check."""
     has_keys = certificates.keyring is not None
     return [config for config in settings.wanted if has_keys or not isinstance(config, RightsConfig)]
 
@@ -119,7 +119,7 @@ async def run_alone(
 
 
 def contexts(listeners: Sequence[ListenerConfig], files: TlsFiles | None) -> TlsContexts | None:
-    """TLS for dials and for the listeners that want it. A certificate is demanded if all of them demand one."""
+    """TLS for dials and for secure listeners. A certificate is demanded if all of them demand one."""
     secure = [listener for listener in listeners if listener.secure]
     if not secure:
         return None if files is None else TlsContexts(client=client_context(files))
@@ -130,12 +130,12 @@ def contexts(listeners: Sequence[ListenerConfig], files: TlsFiles | None) -> Tls
 
 
 async def run_node(node: Node, listeners: Sequence[ListenerConfig], log: NodeLog) -> int:
-    """Run a node without settings until it ends; the process's exit code."""
+    """Run a node without settings until it ends; returns the exit code."""
     return await run(Running(node, log), listeners)
 
 
 async def run(running: Running, listeners: Sequence[ListenerConfig], ready: Ready | None = None) -> int:
-    """Run a node until it ends; the process's exit code."""
+    """Run a node until it ends; returns the exit code."""
     raise_limit()
     try:
         if not await running.open(listeners):
@@ -184,11 +184,11 @@ class Running:
         )
 
     async def open(self, listeners: Sequence[ListenerConfig]) -> bool:
-        """Start the machines and open every vault, listener and socket; False if one cannot be had."""
+        """Start the machines and open every vault, listener and socket; False if one cannot be opened."""
         self.driver.start()
         for machine, vault in self._node.vaults.items():
             if await self.driver.open_vault(machine, vault) is not None:
-                return False  # the log has a line that says why
+                return False  # the log says why
         for machine, repository in self._node.repositories.items():
             if await self.driver.open_repository(machine, repository) is not None:
                 return False
@@ -212,7 +212,7 @@ class Running:
         return True
 
     async def _open_socket(self, machine: str, spec: Socket) -> bool:
-        """False if a machine cannot do without it. A multicast group that cannot be had is worth a warning only."""
+        """False if a required socket cannot be opened. For a multicast group that fails, log only a warning."""
         switch = next((each.service.without_socket for each in self._node.services if each.name == machine), "")
         vital = bool(switch) and spec.group is None
         if vital and not spec.port:
@@ -226,7 +226,7 @@ class Running:
         return address is not None or not vital
 
     def _same_port(self, machine: str, host: str) -> int:
-        """A free UDP port: the number of the listener beside it if it can be had, so that one number is enough."""
+        """A free UDP port: if possible that of the listener beside it, so that users need only one number."""
         own = (name for name, taker in self._node.listeners.items() if taker == machine)
         port = self.addresses[next(own, next(iter(self.addresses)))][1]
         try:
@@ -237,7 +237,7 @@ class Running:
         return port
 
     def begin(self, listeners: Sequence[ListenerConfig]) -> None:
-        """Everything is open: say so, and heed signals."""
+        """Everything is open: log that, and handle signals."""
         self._log.say("info", self._describe(listeners))
         self._leave_token()
         self._heed_signals()
@@ -254,7 +254,7 @@ class Running:
         return "; ".join(text for text in told if text)
 
     def look_after(self) -> None:
-        """What goes on beside the machines, now that they run."""
+        """Start the tasks beside the machines, which are now running."""
         if BROKER in self._node.machines:
             self._go_on(sample_load(self.driver))
         if self._settings is None:
@@ -280,7 +280,7 @@ class Running:
         self._go_on(self._joining.run())
 
     def _own_directory(self) -> tuple[Address, ...]:
-        """Where the directory of this process hears its own broker."""
+        """The address at which the directory of this process listens to its own broker."""
         address = self.sockets.get((DIRECTORY, SOCKET))
         if address is None:
             return ()
@@ -293,11 +293,11 @@ class Running:
     async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
         try:
             await work
-        except Exception as error:  # ours: say so, rather than go on without it in silence
+        except Exception as error:  # our own bug: log it rather than continue silently without the task
             self.driver.crash("node", error)
 
     def _leave_token(self) -> None:
-        """For tools of the user that runs this node. The node works without it too."""
+        """Write the token file for tools of the user that runs this node. The node works without it."""
         if self._token is None:
             return
         try:
@@ -307,7 +307,7 @@ class Running:
             self._log.say("warning", f"no administrator's token was written: {error}")
 
     def _heed_signals(self) -> None:
-        """From now on signals are commands."""
+        """Handle signals as commands from now on."""
         loop = self.driver.loop
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop, number)
@@ -326,7 +326,7 @@ class Running:
     def _stop(self, number: int) -> None:
         self._signals += 1
         if self._signals > 1:
-            os._exit(128 + number)  # asked twice: whatever hangs, hangs
+            os._exit(128 + number)  # asked twice: do not wait for anything
         self._log.say("info", f"{signal.Signals(number).name}: stopping")
         if BROKER in self._node.machines:
             self._withdraw()
@@ -343,7 +343,7 @@ class Running:
         self.driver.tell(BROKER, Drain())
 
     def _withdraw(self) -> None:
-        """Before the broker is told, so that publications of its services still leave."""
+        """Called before the broker is told, so that publications of its services are still sent."""
         for each in self._node.services:
             command = each.service.farewell()
             if command is not None:
@@ -368,7 +368,7 @@ class Running:
                 self.driver.tell(BROKER, Reload(config))
 
     def _load(self) -> BrokerConfig:
-        """New settings, in a worker; the services get theirs from here. The token stays."""
+        """Load new settings, in a worker, and pass services theirs. The token stays."""
         assert self._load_settings is not None
         loaded = self._load_settings()
         if self._certificates is not None:
@@ -377,7 +377,7 @@ class Running:
         return replace(loaded.broker, local_digest=b"" if self._token is None else self._token.digest)
 
     def _reload_services(self, loaded: Settings) -> None:
-        """Tell each service its new settings, or say which of them wait for a restart."""
+        """Tell each service its new settings, or log which of them need a restart."""
         for new in loaded.services:
             if new.name not in self._node.machines:
                 continue
@@ -400,7 +400,7 @@ class Running:
 
 
 def announced(listeners: Sequence[ListenerConfig], addresses: Mapping[str, Address]) -> list[str]:
-    """Where clients dial this node; addresses that other machines can reach before those that only this machine can."""
+    """The addresses at which clients dial this node; those that other machines can reach come first."""
     found = []
     for listener in sorted(listeners, key=lambda listener: listener.is_local):
         host, port = addresses[listener.name]
@@ -411,7 +411,7 @@ def announced(listeners: Sequence[ListenerConfig], addresses: Mapping[str, Addre
 
 
 def outgoing_address(everywhere: str) -> str:
-    """The address from which this machine reaches others; empty if it reaches none. Nothing is sent."""
+    """The address from which this machine reaches others; empty if there is none. Nothing is sent."""
     ipv6 = ":" in everywhere
     with socket.socket(socket.AF_INET6 if ipv6 else socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
@@ -422,7 +422,7 @@ def outgoing_address(everywhere: str) -> str:
 
 
 def describe_open(listeners: Sequence[ListenerConfig], addresses: Mapping[str, Address]) -> str:
-    """The first line of the log: what is open and to which peers, and the option that opens more."""
+    """The first line of the log: what is open, to which peers, and the option that opens more."""
     texts = []
     for listener in listeners:
         reach = "this machine only" if listener.is_local else "the network"

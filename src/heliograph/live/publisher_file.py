@@ -1,12 +1,12 @@
-"""The file of a named publisher: its secret and its numbers, so that it goes on after a crash.
+"""The file of a named publisher: its secret and its numbers, so that it can continue after a crash.
 
 In:    the name of a publisher; where such files are; the numbers that were used.
 Out:   the secret of its session, and the first number that was never used.
 State: a file that only its owner can read, locked while its publisher runs.
 Not here: what the secret proves (model/origin.py), reliable publications (client/stored/reliable.py).
 
-Numbers are reserved in blocks before they are used: one write of the file for a million publications. After a crash
-the rest of a block is left out, which brokers and stores do not mind.
+Numbers are reserved in blocks before they are used: one write of the file for a million publications. After a crash the
+rest of a block is skipped, which brokers and stores accept.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from heliograph.model.identity import entity_is_valid
 from heliograph.model.origin import SECRET_BYTES_MIN
 
 BLOCK = 1 << 20
-AHEAD = BLOCK // 2  # as many numbers are reserved at least
+AHEAD = BLOCK // 2  # at least this many numbers are reserved
 
 
 class PublisherFile:
-    """One named publisher. UsageError if its file is in use, or no such file."""
+    """One named publisher. UsageError if its file is in use or not valid."""
 
     def __init__(self, name: str, folder: Path) -> None:
         if not entity_is_valid(name):
@@ -49,13 +49,13 @@ class PublisherFile:
         self.keep_ahead(self.used)
 
     def keep_ahead(self, used: int) -> None:
-        """Numbers up to this one were used: reserve more where there are few left."""
+        """Numbers up to this one were used: reserve more if few are left."""
         if used + AHEAD > self._reserved and not self._closed:
             self._reserved = used + BLOCK
             self._write(self._reserved)
 
     def close(self, used: int) -> None:
-        """The publisher has ended; the numbers that it did not use can be used by its next life."""
+        """The publisher has ended; its next incarnation may use the remaining numbers."""
         if not self._closed:
             self._closed = True
             self._write(used)
@@ -73,7 +73,7 @@ class PublisherFile:
         return secret, used
 
     def _write(self, used: int) -> None:
-        """Replace the file as a whole, on disk before anything is published under these numbers."""
+        """Replace the whole file; it is on disk before anything is published under these numbers."""
         fresh = self._path.with_suffix(".new")
         with os.fdopen(os.open(fresh, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "w") as file:
             json.dump({"secret": self.secret.hex(), "used": used}, file)

@@ -1,9 +1,9 @@
 """The relocator: searches again while a client is connected, and moves it to a better broker.
 
-In:    the session's health, looked at every second; searches.
+In:    the session's health, checked every second; searches.
 Out:   orders to the session to move.
-State: what the last search found; one task.
-Not here: when to look and whether to move (client/relocation_policy.py), moving (client/session.py).
+State: the result of the last search; one task.
+Not here: when to search and whether to move (client/relocation_policy.py), moving (client/session.py).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LOOK_S = 1.0
 
 
 class Relocator:
-    """Looks after one session."""
+    """Relocates one session."""
 
     def __init__(
         self, driver: Driver, machine: str, session: Session, search: ClientSearch, found: SearchOutcome

@@ -3,9 +3,9 @@
 In:    a target set; the environment, which says where this user keeps state.
 Out:   the target set of the last search with the same options, if it is not too old.
 State: one file per set of options, at most FILES_MAX, each readable by its owner only.
-Not here: what is in it (discovery/brokers/remembered.py), when it is asked (discovery/brokers/search.py).
+Not here: its content (discovery/brokers/remembered.py), when it is used (discovery/brokers/search.py).
 
-Programs that look in different networks must not mislead each other, so each set of options has its own file. A file
+Programs that search in different networks must not mislead each other, so each set of options has its own file. A file
 that cannot be read or written is ignored: only speed depends on it.
 """
 
@@ -29,7 +29,7 @@ _PREFIX = "brokers-"
 
 
 def state_dir(environment: Mapping[str, str] | None = None) -> Path:
-    """Where this user's programs keep what outlives them."""
+    """The directory for persistent state of this user's programs."""
     environment = os.environ if environment is None else environment
     if chosen := environment.get("HELIOGRAPH_STATE_DIR"):
         return Path(chosen)
@@ -57,7 +57,7 @@ def read(path: Path, age_s_max: int) -> tuple[Remembered, ...]:
 
 
 def write(path: Path, brokers: Sequence[Remembered]) -> None:
-    """Replace the file as a whole: a reader sees the old one or the new one."""
+    """Replace the whole file: a reader sees the old one or the new one."""
     with suppress(OSError):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")

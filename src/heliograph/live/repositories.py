@@ -1,12 +1,12 @@
-"""Live repositories of topic directories: one thread for each, which carries jobs out in order.
+"""Live repositories of topic directories: one thread for each, which runs jobs in order.
 
 In:    jobs of the machine that a repository belongs to.
 Out:   ``done`` or ``failed`` at that machine, on the loop's own thread; RepositoryOpened and RepositoryFailed.
 State: per repository a bounded queue.
-Not here: how anything is stored (vaults/topic_sqlite.py, vaults/topic_postgres.py), other jobs (jobs.py), vaults
+Not here: how topics are stored (vaults/topic_sqlite.py, vaults/topic_postgres.py), other jobs (jobs.py), vaults
           (disk.py).
 
-Changes that wait behind each other are one transaction. A question takes at most a slice, so nobody waits long.
+Changes that wait together become one transaction. A query takes at most one slice of time, so no job waits long.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from heliograph.repository import (
 )
 
 JOBS_MAX = 4_096
-GROUP_MAX = 256  # changes of one transaction
+GROUP_MAX = 256  # changes in one transaction
 CLOSE_S = 10.0
 POSTGRES = ("postgresql://", "postgres://")
 
@@ -43,28 +43,28 @@ class TopicBackend(Protocol):
     """One repository, used by one thread. Every method may raise VaultError."""
 
     def open(self) -> tuple[int, int]:
-        """How many topics it has, and how many were put aside."""
+        """Returns how many topics it has, and how many were put aside."""
         ...
 
     def keep(self, jobs: Sequence[KeepTopics]) -> list[KeptTopics]:
-        """All of them durably, in order, in one transaction; or none."""
+        """Keep all of them durably, in order, in one transaction; or none."""
         ...
 
     def ask(self, job: AskTopics) -> FoundTopics:
-        """The next slice of an answer; ProtocolError if its question makes no sense."""
+        """The next slice of an answer; ProtocolError if the query makes no sense."""
         ...
 
     def check(self) -> list[str]:
-        """What is wrong with its structure."""
+        """Problems of its structure."""
         ...
 
     def close(self) -> None:
-        """Let go of it. Never raises."""
+        """Release it. Never raises."""
         ...
 
 
 def make_topic_backend(repository: Repository) -> TopicBackend:
-    """The back end for this place. VaultError if what it needs is not installed."""
+    """The back end for this place. VaultError if a library that it needs is not installed."""
     if not repository.place.startswith(POSTGRES):
         from heliograph.live.vaults.topic_sqlite import SqliteTopics
 
@@ -90,7 +90,7 @@ class LiveRepositories:
         return await thread.open()
 
     def start(self, runner: MachineInputs, ticket: Ticket, job: RepositoryJob) -> None:
-        """Carry out a job in its turn."""
+        """Run a job in its turn."""
         thread = self._threads.get(runner.name)
         if thread is None:
             runner.fail_soon(ticket, Reason.VAULT_MISSING)
@@ -98,7 +98,7 @@ class LiveRepositories:
             thread.start(ticket, job)
 
     async def close(self) -> None:
-        """Finish what waits, and close every repository."""
+        """Finish the waiting jobs, and close every repository."""
         for thread in self._threads.values():
             thread.end()
         try:
@@ -106,7 +106,7 @@ class LiveRepositories:
                 for thread in self._threads.values():
                     await thread.ended.wait()
         except TimeoutError:
-            pass  # a disk that hangs: the thread is a daemon and does not keep the process alive
+            pass  # a disk hangs: the thread is a daemon and does not keep the process alive
 
 
 class RepositoryThread:
@@ -125,7 +125,7 @@ class RepositoryThread:
     # On the loop.
 
     async def open(self) -> Reason | None:
-        """Start the thread, and wait until the repository is open or cannot be."""
+        """Start the thread, and wait until the repository is open or has failed to open."""
         Thread(target=self._work, name=f"heliograph-topics-{self._repository.name}", daemon=True).start()
         outcome = await self._opened
         if isinstance(outcome, RepositoryFailed):
@@ -134,7 +134,7 @@ class RepositoryThread:
         return outcome.reason if isinstance(outcome, RepositoryFailed) else None
 
     def start(self, ticket: Ticket, job: RepositoryJob) -> None:
-        """Put a job at the end of the queue."""
+        """Queue a job."""
         with self._ready:
             if len(self._jobs) < JOBS_MAX and not self._ending:
                 self._jobs.append((ticket, job))
@@ -143,7 +143,7 @@ class RepositoryThread:
         self._runner.fail_soon(ticket, Reason.REQUESTS_OVER_LIMIT)
 
     def end(self) -> None:
-        """Finish what waits, then close."""
+        """Finish the waiting jobs, then close."""
         with self._ready:
             self._ending = True
             self._ready.notify()
@@ -172,7 +172,7 @@ class RepositoryThread:
         self._call(self.ended.set)
 
     def _next(self) -> list[tuple[Ticket, RepositoryJob]] | None:
-        """A question, or all changes up to the next one; None at the end."""
+        """A query, or all changes up to the next one; None at the end."""
         with self._ready:
             while not self._jobs and not self._ending:
                 self._ready.wait()
@@ -189,7 +189,7 @@ class RepositoryThread:
         try:
             self._loop.call_soon_threadsafe(call, *arguments)
         except RuntimeError:
-            pass  # the loop was closed meanwhile: nobody waits for this
+            pass  # the loop was closed meanwhile: no machine is waiting
 
 
 def _carry_out(backend: TopicBackend | None, jobs: list[tuple[Ticket, RepositoryJob]]) -> list[tuple[Ticket, Any]]:

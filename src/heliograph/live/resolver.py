@@ -1,12 +1,12 @@
-"""Names of directories and brokers: to addresses in numbers, by the system's resolver and by DNS SRV.
+"""Resolves names of directories and brokers to numeric addresses, by the system's resolver and by DNS SRV.
 
 In:    ``host:port``, or a domain; /etc/resolv.conf.
-Out:   addresses in numbers; for people, what could not be found.
+Out:   numeric addresses; texts about names that were not found.
 State: none.
-Not here: the bytes of an SRV question and answer (discovery/brokers/srv.py).
+Not here: the bytes of an SRV query and answer (discovery/brokers/srv.py).
 
-Nothing secret depends on these answers: a resolver that lies can lead a search to a rogue directory, which learns that
-a broker is looked for, and no more.
+Nothing secret depends on these answers: a lying resolver can lead a search to a rogue directory, which learns no more
+than that a client searches for a broker.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from heliograph.errors import ProtocolError
 from heliograph.machine import Address
 
 RESOLVERS = Path("/etc/resolv.conf")
-RESOLVERS_MAX = 3  # as the C library has it
+RESOLVERS_MAX = 3  # as in the C library
 FILE_BYTES_MAX = 1 << 16
 PORT = 53
 AGAIN_S = 0.4
 
 Found = tuple[list[str], list[str]]
-"""Addresses in numbers, and problems."""
+"""Numeric addresses, and problems."""
 
 
 async def in_numbers(addresses: Sequence[str], seconds: float) -> Found:
-    """Look up the host names among these, all at once."""
+    """Resolve the host names among these, all at once."""
     found: list[str] = []
     problems: list[str] = []
     looked_up = await asyncio.gather(*(_in_numbers(text, seconds) for text in addresses))
@@ -55,18 +55,18 @@ async def _in_numbers(text: str, seconds: float) -> str | None:
 
 
 async def in_number(address: Address, seconds: float | None = None) -> Address | None:
-    """The same address with a number for its host; None if it cannot be resolved, or not in time."""
+    """The same address with a numeric host; None if it cannot be resolved in time."""
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(seconds):
             infos = await loop.getaddrinfo(*address, family=socket.AF_INET, type=socket.SOCK_DGRAM)
-    except (OSError, UnicodeError, TimeoutError):  # UnicodeError: not even the form of a name
+    except (OSError, UnicodeError, TimeoutError):  # UnicodeError: not a valid name
         return None
     return str(infos[0][4][0]), address[1]
 
 
 async def directories_of(domains: Sequence[str], seconds: float, resolvers: Sequence[Address] | None = None) -> Found:
-    """The directories that these domains name by SRV records."""
+    """The directories that these domains name in SRV records."""
     servers = system_resolvers() if resolvers is None else list(resolvers)
     asked = await asyncio.gather(*(_services(domain, seconds, servers) for domain in domains))
     texts: list[str] = []
@@ -81,7 +81,7 @@ async def directories_of(domains: Sequence[str], seconds: float, resolvers: Sequ
 
 
 def system_resolvers(path: Path = RESOLVERS) -> list[Address]:
-    """The name servers of this computer; the one on this computer if it names none."""
+    """The name servers of this computer; if it names none, the one at localhost."""
     with suppress(OSError, UnicodeDecodeError), path.open("rb") as file:
         lines = [line.split() for line in file.read(FILE_BYTES_MAX).decode("ascii", "replace").splitlines()]
         hosts = [line[1] for line in lines if len(line) > 1 and line[0] == "nameserver"]
@@ -91,7 +91,7 @@ def system_resolvers(path: Path = RESOLVERS) -> list[Address]:
 
 
 async def _services(domain: str, seconds: float, resolvers: Sequence[Address]) -> list[SrvRecord] | None:
-    """What the first resolver says that answers; None if none does in time."""
+    """The answer of the first resolver that answers; None if none does in time."""
     asked = question(domain, secrets.randbits(16))
     loop = asyncio.get_running_loop()
     said: asyncio.Future[list[SrvRecord]] = loop.create_future()
@@ -115,14 +115,14 @@ async def _services(domain: str, seconds: float, resolvers: Sequence[Address]) -
 
 
 class _Asked(asyncio.DatagramProtocol):
-    """Waits for one answer; what is none, is passed over."""
+    """Waits for one answer, and ignores other datagrams."""
 
     def __init__(self, asked: bytes, said: asyncio.Future[list[SrvRecord]]) -> None:
         self._asked = asked
         self._said = said
 
     def datagram_received(self, data: bytes, addr: Address) -> None:
-        """From the resolver that was asked: the socket is connected to it."""
+        """A datagram of the resolver that was asked, as the socket is connected to it."""
         with suppress(ProtocolError):
             services = answer(data, self._asked)
             if not self._said.done():

@@ -1,9 +1,9 @@
 """Resources for asyncio programs: registrations that renew themselves, answers, and watches that survive a move.
 
-In:    a client; what a program registers, asks and watches.
+In:    a client; what a program registers, requests and watches.
 Out:   requests to the resource service; answers; changes, each once.
-State: per registration its secret and latest values; per watch what was told.
-Not here: the service (discovery/resources/service.py), what is news to a watcher (discovery/resources/watching.py).
+State: per registration its secret and latest values; per watch the changes reported so far.
+Not here: the service (discovery/resources/service.py), what counts as a change (discovery/resources/watching.py).
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from heliograph.live.subscription import Subscribing, Subscription
 from heliograph.model.origin import origin_of
 
 SERVICE = "resources"
-KEEP_S = 2.0  # between two looks whether a watch is still known
-AGAIN_S = 0.2  # after a broker was lost
+KEEP_S = 2.0  # between two checks whether the broker still knows a watch
+AGAIN_S = 0.2  # wait after a broker was lost
 AWAY = (Reason.RESOURCE_UNKNOWN, Reason.SERVICE_UNKNOWN, Reason.SERVICE_GONE)
 
 
 class AskingClient(Protocol):
-    """What is needed of a client (live/client.py)."""
+    """What this module needs of a client (live/client.py)."""
 
     @property
     def is_closed(self) -> bool:
@@ -41,7 +41,7 @@ class AskingClient(Protocol):
 
     @property
     def inbox(self) -> str:
-        """Where this session is found."""
+        """The topic of this session's inbox."""
         ...
 
     async def ask(self, service: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -60,7 +60,7 @@ class DiscoveredResource:
     id: str
     name: str
     host: str  # the broker that hosts it
-    values: dict[str, Any] | None  # None: it has told none yet
+    values: dict[str, Any] | None  # None: it has reported none yet
     age_ms: float
     where: str = ""  # of a static resource, its ranges
 
@@ -72,7 +72,7 @@ class ResourceAnswer:
     resources: tuple[DiscoveredResource, ...]
     complete: bool
     missing: tuple[str, ...]  # hosting brokers that did not answer in time
-    details: dict[str, Any]  # attempts, time taken, who answered
+    details: dict[str, Any]  # attempts, time taken, which brokers answered
 
     def __iter__(self) -> Any:
         return iter(self.resources)
@@ -82,7 +82,7 @@ class ResourceAnswer:
 
 
 async def discover(client: AskingClient, **wish: Any) -> ResourceAnswer:
-    """Ask the service; a long answer is fetched in parts."""
+    """Ask the service; fetch a long answer in parts."""
     body = {name: value for name, value in wish.items() if value is not None}
     answer = await client.ask(SERVICE, {"do": "discover", **body})
     rows = list(answer["resources"])
@@ -100,7 +100,7 @@ async def discover(client: AskingClient, **wish: Any) -> ResourceAnswer:
 
 
 class ResourceRegistration:
-    """A registered resource. It renews its lease, and registers anew where the client moved to, until withdrawn."""
+    """A registered resource. Until withdrawn, it renews its lease, and registers again if the client has moved."""
 
     def __init__(
         self,
@@ -123,16 +123,16 @@ class ResourceRegistration:
         self._task: asyncio.Task[None] | None = None
         self.values: dict[str, Any] | None = None
         self.broker = ""
-        self.problem: HeliographError | None = None  # why it could not be renewed last time
+        self.problem: HeliographError | None = None  # why the last renewal failed
 
     @property
     def id(self) -> str:
-        """Under which requesters find it."""
+        """The id under which requesters find it."""
         return f"{origin_of(self._secret):016x}"
 
     @property
     def secret(self) -> str:
-        """Whoever shows it may update and withdraw the resource, and attach it elsewhere."""
+        """The secret that lets its holder update and withdraw the resource, and attach it elsewhere."""
         return self._secret.hex()
 
     async def _register(self, values: Mapping[str, Any] | None = None) -> None:
@@ -148,7 +148,7 @@ class ResourceRegistration:
             self._task = asyncio.get_running_loop().create_task(self._renew(), name=f"resource {self.id}")
 
     async def update(self, values: Mapping[str, Any]) -> None:
-        """The latest values. RefusedError if they are outside of what was advertised."""
+        """Report the latest values. RefusedError if they are outside the advertised ranges."""
         self.values = dict(values)
         self._version = max(self._version + 1, time.time_ns())
         body = {"do": "update", "secret": self.secret, "values": self.values, "version": self._version}
@@ -162,7 +162,7 @@ class ResourceRegistration:
             await self._register()
 
     async def withdraw(self) -> None:
-        """It is not discovered any more."""
+        """Withdraw it: it can no longer be discovered."""
         self._stop()
         with suppress(RefusedError):
             await self._client.ask(SERVICE, {"do": "withdraw", "secret": self.secret})
@@ -172,7 +172,7 @@ class ResourceRegistration:
             self._task.cancel()
 
     async def _renew(self) -> None:
-        """Until it is withdrawn: a broker that does not know it gets it anew, with its last values."""
+        """Renew until withdrawn: a broker that does not know the resource gets it again, with its last values."""
         while not self._client.is_closed:
             await asyncio.sleep(max(0.05, self._lease / 3))
             try:
@@ -233,7 +233,7 @@ async def register(
 
 
 class ResourceWatch:
-    """Changes of the resources that fit: ``async for change in watch``. It goes on after a move to another broker."""
+    """Changes of matching resources: ``async for change in watch``. It continues after a move to another broker."""
 
     def __init__(
         self, client: AskingClient, *, where: str, model: str, language: str, saved: Mapping[str, Any] | None
@@ -247,17 +247,17 @@ class ResourceWatch:
         self._number = 0  # of the watch at its broker
         self._heard = 0  # the number of the last publication
         self._snapshot: list[dict[str, Any]] = []
-        self._is_stale = False  # a number was missing: what comes is no news until the next snapshot
+        self._is_stale = False  # a number was missing: changes are not reported until the next snapshot
         self._error: BaseException | None = None
-        self.synced = asyncio.Event()  # what there was at the beginning has come
+        self.synced = asyncio.Event()  # set when the initial snapshot has arrived
 
     def saved(self) -> dict[str, Any]:
-        """What was told so far, to go on from later: ``client.watch_resources(…, saved=…)``."""
+        """What was reported so far, for a later watch: ``client.watch_resources(…, saved=…)``."""
         return self.state.saved()
 
     @property
     def resources(self) -> dict[str, dict[str, Any] | None]:
-        """The resources that fit now, with their values, as far as is known."""
+        """The resources that match now, with their values, as far as known."""
         return {id: known.values for id, known in self.state.resources.items() if known.fits}
 
     def __aiter__(self) -> AsyncIterator[ResourceChange]:
@@ -301,7 +301,7 @@ class ResourceWatch:
     # -- following --------------------------------------------------------------------------------------------------
 
     async def _begin(self) -> Subscription:
-        """Subscribe before asking, so that nothing of the answer is missed."""
+        """Subscribe before asking, so that no part of the answer is missed."""
         self._subscription = await self._client.subscribe(f"{self._client.inbox}/resources/#")
         try:
             answer = await self._client.ask(SERVICE, {"do": "watch", **self._body})
@@ -329,7 +329,7 @@ class ResourceWatch:
             self._wakes.set()
 
     async def _keep(self) -> None:
-        """Look now and then whether the watch is still known, and ask for what was missed."""
+        """Check at intervals whether the broker still knows the watch, and ask for what was missed."""
         inbox = self._client.inbox
         while True:
             await asyncio.sleep(KEEP_S if self._client.inbox == inbox else AGAIN_S)
@@ -378,14 +378,14 @@ class ResourceWatch:
 
 
 class ResourceCalls:
-    """What a client can do with resources. Mixed into Client, which asks its broker's service."""
+    """The methods of a client for resources. Mixed into Client, which asks its broker's service."""
 
     async def register_resource(self: AskingClient, where: str = "", **options: Any) -> ResourceRegistration:
-        """Register a resource: ``where`` says what its values may be, ``attributes={…}`` what never changes.
+        """Register a resource: ``where`` gives the ranges of its values, ``attributes={…}`` what never changes.
 
-        More options: ``model`` ("dynamic", or "static" for what has no values that change), ``name``, ``values`` (the
+        More options: ``model`` ("dynamic", or "static" if its values never change), ``name``, ``values`` (the
         first ones), ``lease`` in seconds (renewed while the client lives), ``secret`` (of an earlier registration).
-        Use it with ``async with``, or call ``withdraw()`` in the end.
+        Use it with ``async with``, or call ``withdraw()`` at the end.
         """
         return await register(self, where=where, **options)
 
@@ -401,8 +401,8 @@ class ResourceCalls:
         max_age: float | None = None,
         deadline: float | None = None,
     ) -> ResourceAnswer:
-        """The resources that fit now. ``best`` and ``order`` ask for the first so many: by an attribute ("load",
-        "memory desc"), "near" this client's broker, or "together", near one another.
+        """The resources that match now. ``best`` limits their number, in an ``order``: by an attribute ("load", "memory
+        desc"), "near" this client's broker, or "together", near one another.
 
         ``deliver`` is "similarity" (share the answers of similar requests, at most ``max_age`` seconds old; 0 shares
         none), "normal", or "direct" (hosting brokers answer straight to this client's broker). After ``deadline``
@@ -429,8 +429,8 @@ class ResourceCalls:
         language: str = "predicates",
         saved: dict[str, Any] | None = None,
     ) -> ResourceWatch:
-        """Changes of the resources that fit: ``async with client.watch_resources("load < 1") as watch``, then
-        ``async for change in watch``. A change is "appeared", "changed", "stopped" (it does not fit any more) or
-        "vanished". ``saved`` goes on from what an earlier watch had been told (``watch.saved()``).
+        """Changes of matching resources: ``async with client.watch_resources("load < 1") as watch``, then ``async for
+        change in watch``. A change is "appeared", "changed", "stopped" (it no longer matches) or "vanished". ``saved``
+        resumes from the state of an earlier watch (``watch.saved()``).
         """
         return ResourceWatch(self, where=where, model=model, language=language, saved=saved)

@@ -22,13 +22,13 @@ from heliograph import kernels
 
 @dataclass(frozen=True, slots=True)
 class LocalToken:
-    """A secret of one run of a node. The broker knows only its digest."""
+    """A secret for one run of a node. The broker knows only its digest."""
 
     text: str = field(default_factory=lambda: secrets.token_hex(32), repr=False)
 
     @property
     def digest(self) -> bytes:
-        """What goes into ``BrokerConfig.local_digest``."""
+        """The value of ``BrokerConfig.local_digest``."""
         return hashlib.sha256(self.text.encode()).digest()
 
 
@@ -45,8 +45,8 @@ def runtime_dir(environment: Mapping[str, str] | None = None) -> Path:
 def node_environment(folder: Path) -> dict[str, str]:
     """The variables of a node that we start with settings of our own, and with this runtime directory.
 
-    The user's HELIOGRAPH_ variables are settings of another node, or speak of a client's credentials; only the choice
-    of kernels is about the machine.
+    The user's HELIOGRAPH_ variables are settings of another node or a client's credentials; only the choice of kernels
+    concerns the machine.
     """
     ours = [name for name in os.environ if name.startswith("HELIOGRAPH_") and name != kernels.VARIABLE]
     kept = {name: text for name, text in os.environ.items() if name not in ours}
@@ -54,20 +54,20 @@ def node_environment(folder: Path) -> dict[str, str]:
 
 
 def write_token(port: int, token: LocalToken) -> Path:
-    """Leave the token where ``local_token`` finds it. OSError if the directory is not ours alone."""
+    """Write the token where ``local_token`` finds it. OSError if others can access the directory."""
     directory = runtime_dir()
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not _is_private(directory):
         raise PermissionError(f"{directory} must belong to you alone; run: chmod 700 {directory}")
     path = _path(port)
-    path.unlink(missing_ok=True)  # of a node that was killed
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:  # never others' to read
+    path.unlink(missing_ok=True)  # left by a node that was killed
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:  # never readable by others
         file.write(token.text)
     return path
 
 
 def remove_token(port: int, token: LocalToken) -> None:
-    """The node ends. A file of another node that took the port over stays."""
+    """The node ends: remove its token. The file of another node that has taken over the port stays."""
     if local_token(port) == token.text:
         _path(port).unlink(missing_ok=True)
 

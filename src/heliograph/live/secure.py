@@ -1,13 +1,13 @@
 """TLS on a live link: a layer between a TCP transport and the link, which is the transport for the link above it.
 
 In:    a TCP transport's calls; what the link writes.
-Out:   a link that is attached once the handshake succeeded; for peers that are refused, the reason: to the peer as a
-       TLS alert, to the machine (TurnedAway) or to the dial (``ready``).
-State: per link the TLS session; per listener the handshakes under way, bounded in number and time, shared by sources.
-Not here: contexts and what failures mean (tls.py), the link itself (links.py), access rights (broker/access.py).
+Out:   a link that is attached once the handshake succeeded; for refused peers the reason: to the peer as a TLS alert,
+       to the machine (TurnedAway) or to the dial (``ready``).
+State: per link the TLS session; per listener the handshakes under way, limited in number and time, fair among sources.
+Not here: contexts and reasons for failures (tls.py), the link itself (links.py), access rights (broker/access.py).
 
-asyncio and uvloop have such a layer of their own, but theirs drop the link when a handshake fails: the alert that gives
-the peer a reason is never sent, and a received one is never reported. A peer must be told why it is refused.
+asyncio and uvloop have such layers, but theirs drop the link when a handshake fails: the alert that gives the peer a
+reason is never sent, and a received one is never reported. A peer must be told why it is refused.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from heliograph.live.links import DISCARD_BYTES_MAX, LINGER_S, SocketLink, forma
 from heliograph.live.tls import explain, reason_of
 
 HANDSHAKE_S = 2.0
-HANDSHAKES_MAX = 1_024  # under way at once; beyond it links of the address that has most of them are cut
+HANDSHAKES_MAX = 1_024  # under way at once; beyond it, links of the address with the most are cut
 PATIENCE_PARTS = 4  # of the time for a handshake
 RECORD_BYTES = 1 << 14
 
-_RECEIVED = memoryview(bytearray(1 << 18))  # one for all links: a read is copied out before the next begins
+_RECEIVED = memoryview(bytearray(1 << 18))  # shared by all links: a read is copied out before the next begins
 
 
 class Handshakes:
@@ -37,7 +37,7 @@ class Handshakes:
         self.under_way: Shares[SecureLayer] = Shares()
 
     def enter(self, layer: SecureLayer, source: str) -> bool:
-        """A handshake begins, if need be in the place of another; False if there is none for it."""
+        """Begin a handshake, replacing another if need be; False if there is no room."""
         if len(self.under_way) >= HANDSHAKES_MAX:
             other = self.under_way.victim(source) or next(iter(self.under_way))
             if self.under_way.victim(source) is None and not other.is_slow:
@@ -66,14 +66,14 @@ class SecureLayer(asyncio.BufferedProtocol):
     ) -> None:
         self._link = link
         self._links = links
-        self._handshakes = handshakes  # None where we dialled
+        self._handshakes = handshakes  # None if we dialled
         self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(
             self._in, self._out, server_side=handshakes is not None, server_hostname=server_name
         )
         self._transport: asyncio.Transport | None = None
         self._shaking = True
-        self._ended = False  # the handshake failed, or the peer has said that it ends
+        self._ended = False  # the handshake failed, or the peer has ended the session
         self._discarded = 0
         self._handshake_s = handshake_s
         self._began = links.loop.time()
@@ -83,7 +83,7 @@ class SecureLayer(asyncio.BufferedProtocol):
     # -- the TCP transport's calls --------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The TCP link is up: shake hands."""
+        """The TCP link is up: begin the handshake."""
         self._transport = cast(asyncio.Transport, transport)
         self._links.add_raw(self)
         if self._handshakes is not None:
@@ -98,7 +98,7 @@ class SecureLayer(asyncio.BufferedProtocol):
         self._shake()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the loop puts the next read."""
+        """The buffer for the next read."""
         return _RECEIVED
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -145,7 +145,7 @@ class SecureLayer(asyncio.BufferedProtocol):
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
             self._flush()
-        except (ssl.SSLError, ValueError) as error:  # ValueError: a server name that cannot be one
+        except (ssl.SSLError, ValueError) as error:  # ValueError: an invalid server name
             self._fail(error)
         else:
             self._flush()
@@ -164,11 +164,11 @@ class SecureLayer(asyncio.BufferedProtocol):
 
     @property
     def is_slow(self) -> bool:
-        """True if the handshake takes so long that it gives way to others when all places are taken."""
+        """True if the handshake takes so long that it may be replaced when there is no room."""
         return self._links.loop.time() - self._began > self._handshake_s / PATIENCE_PARTS
 
     def cut(self, advice: str) -> None:
-        """There is no place for this handshake."""
+        """End this handshake, for which there is no room."""
         self._over()
         self._ended = True
         if self._transport is not None:
@@ -177,12 +177,12 @@ class SecureLayer(asyncio.BufferedProtocol):
         self.abort()
 
     def _fail(self, error: BaseException) -> None:
-        """The handshake did not end well: the peer hears it, and so does our side."""
+        """The handshake failed: tell the peer and our side."""
         self._over()
         self._ended = True
         self._flush()
         if self._transport is not None and not self._transport.is_closing():
-            self._transport.write_eof()  # bytes of the peer left unread would destroy the alert on its way
+            self._transport.write_eof()  # unread bytes of the peer would reset the link, and it would lose the alert
             self._links.later(LINGER_S, self.abort)
         if self._handshakes is None:
             if not self.ready.done():
@@ -196,7 +196,7 @@ class SecureLayer(asyncio.BufferedProtocol):
             self.abort()
 
     def _read(self) -> None:
-        """Hand up what was decrypted, in pieces as large as a TCP read."""
+        """Pass decrypted data up, in pieces as large as a TCP read."""
         read, pending, full = self._tls.read, self._in, len(_RECEIVED) - RECORD_BYTES
         size = 0
         try:
@@ -210,16 +210,16 @@ class SecureLayer(asyncio.BufferedProtocol):
                     size = 0
         except ssl.SSLWantReadError:
             pass
-        except ssl.SSLZeroReturnError:  # the peer says that it ends
+        except ssl.SSLZeroReturnError:  # the peer ends the session
             self._hand_up(size)
             self._end(None)
             return
-        except ssl.SSLError as error:  # an alert, or bytes that were not written with our keys
+        except ssl.SSLError as error:  # an alert, or bytes that were not encrypted with our keys
             self._hand_up(size)
             self._end(error)
             return
         self._hand_up(size)
-        if self._out.pending:  # an answer to a change of keys
+        if self._out.pending:  # the answer to a key update
             self._flush()
 
     def _hand_up(self, size: int) -> None:
@@ -240,7 +240,7 @@ class SecureLayer(asyncio.BufferedProtocol):
         try:
             self._tls.unwrap()
         except ssl.SSLError:
-            pass  # mostly "not yet answered"; a session that is broken has nothing to say
+            pass  # usually "not yet answered"; a broken session cannot send anything
         self._flush()
 
     def _flush(self) -> None:
@@ -252,7 +252,7 @@ class SecureLayer(asyncio.BufferedProtocol):
         if self._discarded > DISCARD_BYTES_MAX:
             self.abort()
 
-    # -- what a link uses of its transport ------------------------------------------------------------------------
+    # -- the methods of a transport that a link uses --------------------------------------------------------------
 
     def write(self, data: bytes) -> None:
         """Send this."""
@@ -262,46 +262,46 @@ class SecureLayer(asyncio.BufferedProtocol):
         write, size = self._tls.write, len(data)
         try:
             done = write(data)
-            if done < size:  # a record at a time
+            if done < size:  # one record at a time
                 view = memoryview(data)
                 while done < size:
                     done += write(view[done:])
         except ssl.SSLError:
-            return  # the session has ended; the link will hear of it
+            return  # the session has ended; the link will be told
         transport.write(self._out.read())
 
     def can_write_eof(self) -> bool:
-        """TLS can say that one side has ended."""
+        """TLS can end one direction."""
         return True
 
     def write_eof(self) -> None:
-        """Say that nothing more will come; what the peer sends is still read."""
+        """End our direction; what the peer sends is still read."""
         self._say_end()
         if self._transport is not None:
             self._transport.write_eof()
 
     def close(self) -> None:
-        """End after what was written."""
+        """Close after what was written has been sent."""
         self._say_end()
         if self._transport is not None:
             self._transport.close()
 
     def abort(self) -> None:
-        """End now."""
+        """Close now."""
         if self._transport is not None:
             self._transport.abort()
 
     def give_up(self) -> None:
-        """The node ends: do not wait for a handshake that is under way."""
+        """The node stops: do not wait for a handshake under way."""
         if self._shaking or not self._link.is_attached:
             self.abort()
 
     def is_closing(self) -> bool:
-        """True if it ends."""
+        """True if it is closing."""
         return self._transport is None or self._transport.is_closing()
 
     def pause_reading(self) -> None:
-        """Read nothing until told so."""
+        """Stop reading until resumed."""
         if self._transport is not None:
             self._transport.pause_reading()
 
@@ -311,7 +311,7 @@ class SecureLayer(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def set_write_buffer_limits(self, high: int, low: int) -> None:
-        """When to press."""
+        """The buffer sizes at which to press and relieve."""
         if self._transport is not None:
             self._transport.set_write_buffer_limits(high=high, low=low)
 
@@ -320,7 +320,7 @@ class SecureLayer(asyncio.BufferedProtocol):
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def get_extra_info(self, name: str) -> Any:
-        """The TLS session, or what TCP knows."""
+        """Properties of the TLS session, or of the TCP transport."""
         if name == "ssl_object":
             return self._tls
         return None if self._transport is None else self._transport.get_extra_info(name)

@@ -1,9 +1,9 @@
-"""What a program does with stores: reliable publications, durable subscriptions, replays, listings and batches.
+"""The store methods of a client: reliable publications, durable subscriptions, replays, listings and batches.
 
 In:    calls of a program, on its event loop.
 Out:   commands for the session machine; subscriptions whose publications have positions.
 State: none; it is a part of the client (client.py).
-Not here: every decision (client/stored/), iterating (subscription.py).
+Not here: all decisions (client/stored/), iterating (subscription.py).
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class StoreInfo(NamedTuple):
     name: str
     patterns: tuple[str, ...]
     broker: str
-    address: str  # where that broker is dialled, for those who read much; empty: unknown
-    state: str  # "open", or why it takes nothing now
-    first: int  # the oldest position that is kept
+    address: str  # the address of that broker, for clients that read much; empty: unknown
+    state: str  # "open", or why it accepts nothing now
+    first: int  # the oldest position that is still kept
     next: int  # the position of the next publication
 
 
@@ -75,11 +75,11 @@ class BatchCommitted(NamedTuple):
 
     number: int
     position: int  # where it begins in the log
-    repeated: bool  # it, or a later one, was committed before: nothing was changed
+    repeated: bool  # it, or a later one, was committed before; nothing was changed
 
 
 class Batch:
-    """A batch of publications that becomes visible in a store at once, or not at all. Made by ``client.batch``."""
+    """A batch of publications that becomes visible in a store all at once, or not at all. Made by ``client.batch``."""
 
     def __init__(self, face: StoreFace, store: str, publisher: str, number: int) -> None:
         self._face = face
@@ -95,7 +95,7 @@ class Batch:
         headers: dict[str, Any] | None = None,
         content_type: str | None = None,
     ) -> int:
-        """Store a part of the batch, (topic, payload) each, which nobody sees yet. Returns how many there were."""
+        """Store a part of the batch, as (topic, payload) pairs, not visible yet. Returns how many there were."""
         store = await self._face._advertised(self._store)
         quality = (self.publisher, self.number, part)
         count = 0
@@ -109,7 +109,7 @@ class Batch:
         return count
 
     async def commit(self, parts: Iterable[tuple[str, int]]) -> BatchCommitted:
-        """Make these parts visible, in this order, each with so many publications. It may be repeated without harm."""
+        """Make these parts visible in this order; each is named with its number of publications. May be repeated."""
         store = await self._face._advertised(self._store)
         body = wire.CommitBatch(store.store, self.publisher, self.number, [(name, count) for name, count in parts])
         done = cast(wire.RequestDone, await self._face._ask_stores(body, wire.RequestDone))
@@ -117,7 +117,7 @@ class Batch:
 
 
 class StoreFace:
-    """The part of a client that is about stores."""
+    """The methods of a client that concern stores."""
 
     _session: Session
     _calls: Calls
@@ -143,12 +143,12 @@ class StoreFace:
         window: int = RUN_WINDOW,
         inbox_bytes_max: int = 64 << 20,
     ) -> Subscribing:
-        """What stores have kept: ``await`` it for a Subscription, or use it with ``async with``.
+        """Publications kept by stores: ``await`` it for a Subscription, or use it with ``async with``.
 
-        It begins with the oldest, or at ``position`` (by store, such as a subscription's ``position``), or with what
-        was stored ``since`` a time. It ends with what is stored when it begins, or before ``end`` (by store), or with
-        what was stored ``until`` a time; with ``follow`` it goes on with what is stored later. ``pace`` is 0 for full
-        speed, 1 for the speed at which it was stored, 2 for twice that. ``store``, a name or id, reads this one only.
+        It begins with the oldest, at ``position`` (by store, such as a subscription's ``position``), or with what was
+        stored ``since`` a time. It ends with what is stored when it begins, before ``end`` (by store), or with what was
+        stored ``until`` a time; with ``follow`` it continues with what is stored later. ``pace`` is 0 for full speed, 1
+        for the speed at which publications were stored, 2 for twice that. ``store``, a name or id, reads only this one.
 
         With ``raw`` each item is a StoredRun: many publications as bytes, with their positions. ``runs`` iterates over
         them.
@@ -248,7 +248,7 @@ class StoreFace:
     # -- listing --------------------------------------------------------------------------------------------------
 
     async def stores(self, filter: str = "") -> list[StoreInfo]:
-        """The stores that this client's broker knows: all, or those that serve something of a topic filter."""
+        """The stores that this client's broker knows: all, or those that serve a part of a topic filter."""
         found = cast(wire.StoresFound, await self._ask_stores(wire.FindStores(filter=filter), wire.StoresFound))
         return [
             StoreInfo(one.store, one.name, tuple(one.patterns), one.broker, one.address, one.state, one.first, one.next)
@@ -276,7 +276,7 @@ class StoreFace:
         return listed
 
     async def durable_subscriptions(self) -> list[DurableInfo]:
-        """This entity's durable subscriptions, at all stores; an administrator sees everybody's."""
+        """This entity's durable subscriptions, at all stores; an administrator sees those of all entities."""
         listed: list[DurableInfo] = []
         for store in await self.stores():
             after, more = "", True
@@ -292,7 +292,7 @@ class StoreFace:
         return listed
 
     async def drop_subscription(self, name: str) -> int:
-        """Forget a durable subscription of this entity at every store. Returns at how many it was known."""
+        """Forget a durable subscription of this entity at every store. Returns how many stores knew it."""
         dropped = 0
         for store in await self.stores():
             try:
@@ -306,10 +306,10 @@ class StoreFace:
     # -- publishing -----------------------------------------------------------------------------------------------
 
     def batch(self, store: str, publisher: str, number: int) -> Batch:
-        """Batch ``number`` of a publisher's name, in a store (its name or id). Numbers of later batches are higher.
+        """Batch ``number`` under a publisher's name, in a store (its name or id). Later batches have higher numbers.
 
-        Any number of clients of one entity stage parts of it; one commits. A batch that was committed before is left as
-        it is, so that a program which repeats its work after a crash changes nothing.
+        Any number of clients of one entity may stage parts; one commits. A batch that was committed before is not
+        changed, so a program may safely repeat its work after a crash.
         """
         return Batch(self, store, publisher, number)
 
@@ -353,13 +353,13 @@ class StoreFace:
         await _all(pending)
 
     def _tell_reliably(self, command: commands.PublishReliably) -> asyncio.Future[Any]:
-        """Publish, now; the future ends when the store has it."""
+        """Publish now; the future ends when the store has it."""
         self._check_open()
         request = self._calls.number()
         return self._calls.begin(replace(command, request=request), request)
 
     async def _wait_for_window(self) -> None:
-        """Until every store that is published to has room in its window."""
+        """Wait until every store in use has room in its window."""
         while not self._session.reliable.has_room and not self._session.ended:
             await self._calls.changed()
         await asyncio.sleep(0)
@@ -382,7 +382,7 @@ class StoreFace:
 
 
 def milliseconds(seconds: float) -> int:
-    """A time in seconds as the session counts it."""
+    """Seconds as the session's milliseconds."""
     if not 0 <= seconds < FOREVER_MS / 1_000:
         raise UsageError(f"{seconds} is not a time in seconds")
     return round(seconds * 1_000)
@@ -404,7 +404,7 @@ async def _all(pending: Sequence[asyncio.Future[Any]]) -> None:
 
 
 def _by_topic(publications: Iterable[tuple[str, bytes | str]]) -> Iterable[tuple[str, list[bytes]]]:
-    """Neighbours of one topic together, in pieces that are worth a write and not much larger."""
+    """Consecutive publications on one topic together, in pieces of about one write in size."""
     payloads: list[bytes] = []
     size, before = 0, ""
     for topic, payload in publications:

@@ -26,12 +26,12 @@ from heliograph.model.publication import Publication
 from heliograph.model.subscription import Policy
 
 SubscribeCommand = commands.Subscribe | commands.ReadStores
-"""What the program asked for."""
+"""The command of a subscription."""
 Callback = Callable[[Publication], Awaitable[Any] | Any]
 
 
 class Incoming:
-    """Publications as they come: ``async for publication in incoming``. It ends when nothing will come any more."""
+    """Publications as they arrive: ``async for publication in incoming``. It ends when nothing more will come."""
 
     def __init__(self, calls: Calls, inbox: Inbox) -> None:
         self._calls = calls
@@ -40,7 +40,7 @@ class Incoming:
 
     @property
     def waiting(self) -> int:
-        """How many publications have come and were not read yet."""
+        """How many publications have arrived and were not read yet."""
         return len(self._inbox)
 
     @property
@@ -50,7 +50,7 @@ class Incoming:
 
     @property
     def is_closed(self) -> bool:
-        """True if nothing will come any more; what has come can still be read."""
+        """True if nothing more will come; what has arrived can still be read."""
         return self._inbox.ended
 
     async def next(self, timeout: float | None = None) -> Publication:
@@ -62,7 +62,7 @@ class Incoming:
             raise ClosedError("the subscription was closed") from None
 
     async def next_batch(self, most: int | None = None, timeout: float | None = None) -> list[Publication]:
-        """What has come, at least one publication and at most so many. Errors are those of ``next``."""
+        """What has arrived: at least one publication, at most ``most``. Errors are those of ``next``."""
         try:
             async with asyncio.timeout(timeout):
                 return await self._take_some(most)
@@ -70,7 +70,7 @@ class Incoming:
             raise ClosedError("the subscription was closed") from None
 
     async def batches(self, most: int | None = None) -> AsyncIterator[list[Publication]]:
-        """Whatever has come, as lists (of at most so many), for programs that work on many at once."""
+        """Lists of what has arrived, each at most ``most`` long, for programs that work on many at once."""
         while True:
             try:
                 publications = await self._take_some(most)
@@ -108,7 +108,7 @@ class Incoming:
             self._calls.tell(commands.TakenStored(number) if stored else commands.Taken(number))
 
     async def _wait(self) -> None:
-        """Until something comes; StopAsyncIteration, or why it ended, if nothing will."""
+        """Wait until something arrives; StopAsyncIteration, or the reason of the end, if nothing will."""
         if self._inbox.ended:
             raise self._inbox.error or StopAsyncIteration
         waiter = asyncio.get_running_loop().create_future()
@@ -124,7 +124,7 @@ class Incoming:
         self._wake()
 
     def _wake(self) -> None:
-        """Something came, or it ended."""
+        """Something arrived, or it ended."""
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             if not waiter.done():
@@ -145,17 +145,17 @@ class Subscription(Incoming):
 
     @property
     def position(self) -> dict[str, int]:
-        """Where the program is: by store, the position behind the last publication that it has taken.
+        """By store, the position after the last publication that the program has taken.
 
-        Kept with the program's results, it lets the program go on exactly there: ``subscribe(…, position=…)``. Empty
+        Saved with the program's results, it lets the program resume exactly there: ``subscribe(…, position=…)``. Empty
         for a subscription that no store serves.
         """
         return dict(self._inbox.taken) if isinstance(self._inbox, ReaderInbox) else {}
 
     async def acknowledge(self, publication: Publication, *, cumulative: bool = False) -> None:
-        """Done with this publication of a durable subscription; or with everything of its store up to it.
+        """Acknowledge this publication of a durable subscription, or everything of its store up to it.
 
-        Only with ``acknowledge="manual"``: else what was taken is acknowledged when the program comes for the next.
+        Only with ``acknowledge="manual"``; otherwise what was taken is acknowledged when the program asks for more.
         """
         store, position = publication.store, publication.position
         if not self.durable or store is None or position is None:
@@ -163,7 +163,7 @@ class Subscription(Incoming):
         self._calls.tell(commands.Acknowledge(self.number, store, position, cumulative))
 
     async def close(self) -> None:
-        """Unsubscribe. What has come can still be read; then the iteration ends.
+        """Unsubscribe. What has arrived can still be read; then the iteration ends.
 
         A durable subscription keeps its place in the stores, and what was taken is acknowledged.
         """
@@ -192,7 +192,7 @@ class Subscription(Incoming):
         return self._task
 
     async def _call(self, callback: Callback) -> None:
-        """Hand each publication to the callback, one after the other. Its mistakes do not end the subscription."""
+        """Hand publications to the callback one by one. Errors of the callback do not end the subscription."""
         loop = asyncio.get_running_loop()
         try:
             async for publication in self:
@@ -203,7 +203,7 @@ class Subscription(Incoming):
                 except Exception as error:
                     message = f"the callback of subscription {self.filter!r} failed on {publication!r}"
                     loop.call_exception_handler({"message": message, "exception": error})
-        except Exception as error:  # the subscription itself ended badly, which nothing else would report
+        except Exception as error:  # the subscription itself failed, and nothing else would report that
             loop.call_exception_handler({"message": f"subscription {self.filter!r} ended", "exception": error})
 
 
@@ -236,7 +236,7 @@ class OpenSubscriptions:
         self._calls = calls
         self._subscribing: dict[Request, SubscribeCommand] = {}
         self._by_number: dict[int, Incoming] = {}
-        self._callbacks: set[asyncio.Task[None]] = set()  # of subscriptions with a callback, while they last
+        self._callbacks: set[asyncio.Task[None]] = set()  # tasks of callbacks, while they run
 
     async def subscribe(self, command: SubscribeCommand, callback: Callback | None) -> Subscription:
         """Wait until a subscription is in force."""
@@ -249,11 +249,11 @@ class OpenSubscriptions:
         return subscription
 
     def begin(self, outcome: Outcome) -> Outcome:
-        """The outcome as the program sees it: where a subscription was awaited, a Subscription for its number."""
+        """The outcome for the program: if it awaited a subscription, a Subscription instead of the number."""
         command = self._subscribing.pop(outcome.request, None)
         if command is None or outcome.error is not None:
             return outcome
-        if not self._calls.is_awaited(outcome.request):  # cancelled while it waited: nothing will ever read it
+        if not self._calls.is_awaited(outcome.request):  # cancelled while it waited: nothing would ever read it
             end = commands.EndReading if isinstance(command, commands.ReadStores) else commands.Unsubscribe
             self._calls.tell(end(0, outcome.value))
             return outcome
@@ -275,7 +275,7 @@ class OpenSubscriptions:
         return incoming
 
     def wake(self, inbox: Inbox) -> None:
-        """Something came to this inbox, or it ended."""
+        """Something arrived in this inbox, or it ended."""
         incoming = self._by_number.get(inbox.number)
         if incoming is not None:
             incoming._wake()
@@ -283,17 +283,17 @@ class OpenSubscriptions:
                 del self._by_number[inbox.number]
 
     def fail(self, error: BaseException) -> None:
-        """The session has crashed: nothing will come any more."""
+        """The session has crashed: nothing more will come."""
         for incoming in self._by_number.values():
             incoming._fail(ClosedError(f"the client failed: {error!r}"))
 
     def cancel_callbacks(self) -> None:
-        """End all callbacks now, but the one that asks for it."""
+        """End all callbacks now, except the one that is calling."""
         for task in self._other_callbacks():
             task.cancel()
 
     async def finish_callbacks(self) -> None:
-        """Wait until every callback has handled what has come, but the one that waits."""
+        """Wait until every callback, except the one that is calling, has handled what has arrived."""
         tasks = self._other_callbacks()
         if tasks:
             await asyncio.wait(tasks)

@@ -1,7 +1,7 @@
 """TLS for live links: contexts from files, identities from verified certificates, reasons from failures.
 
 In:    paths of certificate, key and authority files; what the ssl module raises.
-Out:   TlsContexts; Identity of a peer; a Reason and a text for people.
+Out:   TlsContexts; Identity of a peer; a Reason and a readable text.
 State: none; a context that was made can be given new certificates for new links (``reload``).
 Not here: making certificates (trust/), access rights (broker/access.py).
 """
@@ -40,7 +40,7 @@ _PLAIN_TEXT = ("HTTP_REQUEST", "WRONG_VERSION_NUMBER", "UNSUPPORTED_PROTOCOL", "
 class TlsFiles:
     """The files of a party: its certificate, its key, and the authority that it trusts."""
 
-    certificate: Path | None = None  # PEM, the own one first, then the chain
+    certificate: Path | None = None  # PEM: its own certificate first, then the chain
     key: Path | None = None
     authority: Path | None = None  # PEM; None: a client trusts the system's authorities, a server trusts none
     revoked: Path | None = None  # PEM revocation lists of the authority
@@ -75,12 +75,12 @@ def server_context(files: TlsFiles, *, require_certificate: bool) -> ssl.SSLCont
     context.verify_mode = ssl.CERT_NONE
     if files.authority is not None:
         context.verify_mode = ssl.CERT_REQUIRED if require_certificate else ssl.CERT_OPTIONAL
-    context.num_tickets = 0  # links are long: sessions are not resumed
+    context.num_tickets = 0  # links are long-lived, so sessions are not resumed
     return context
 
 
 def client_context(files: TlsFiles) -> ssl.SSLContext:
-    """For dials: the broker's certificate must be good for its name."""
+    """For dials: the broker's certificate must be valid for its name."""
     context = _context(ssl.PROTOCOL_TLS_CLIENT, files, [])
     if files.authority is None:
         context.load_default_certs()
@@ -88,7 +88,7 @@ def client_context(files: TlsFiles) -> ssl.SSLContext:
 
 
 def reload(contexts: TlsContexts, files: TlsFiles) -> None:
-    """Show the certificate that is in the files now on links made from now on. The files are known to be good."""
+    """Use the certificate that is now in the files for new links. The files have been checked."""
     for context in (contexts.server, contexts.client):
         if context is not None and files.certificate is not None:
             context.load_cert_chain(files.certificate, files.key, password=_no_password)
@@ -99,7 +99,7 @@ def reload(contexts: TlsContexts, files: TlsFiles) -> None:
 
 
 def check_files(files: TlsFiles) -> list[str]:
-    """Everything wrong with the files, for people."""
+    """Texts for everything that is wrong with the files."""
     problems = []
     for what in ("certificate", "key", "authority", "revoked"):
         path: Path | None = getattr(files, what)
@@ -115,8 +115,8 @@ def check_files(files: TlsFiles) -> list[str]:
 
 
 def _dates(path: Path) -> list[str]:
-    """A certificate that is not valid today is refused at start, not by every peer later."""
-    from cryptography import x509  # 30 ms, and only nodes with TLS need it
+    """Refuse a certificate that is not valid today at the start, rather than let every peer refuse it later."""
+    from cryptography import x509  # takes 30 ms, and only nodes with TLS need it
 
     try:
         certificate = x509.load_pem_x509_certificate(path.read_bytes())
@@ -163,19 +163,19 @@ def _named(files: TlsFiles) -> tuple[Path | None, ...]:
 
 
 def _no_password() -> str:
-    """Without this OpenSSL would ask on the terminal, and a node at boot would wait for ever."""
+    """Without this OpenSSL would ask on the terminal, and a node started at boot would wait for ever."""
     return ""
 
 
 def peer_identity(certificate: Mapping[str, Any] | None) -> Identity | None:
     """The entity that a verified certificate names; None without one, or if it names no entity of ours."""
-    if not certificate:  # an empty dict: shown, but not verified
+    if not certificate:  # an empty dict: presented but not verified
         return None
     return identity_of(value for kind, value in certificate.get("subjectAltName", ()) if kind == "URI")
 
 
 def reason_of(error: BaseException, otherwise: Reason = Reason.RESET) -> Reason:
-    """Our reason for what a transport raised."""
+    """Our reason for an error of a transport."""
     if isinstance(error, ssl.SSLCertVerificationError) and error.verify_code == _EXPIRED:
         return Reason.CERTIFICATE_EXPIRED
     if isinstance(error, ssl.SSLCertVerificationError) and error.verify_code == _REVOKED:
@@ -190,7 +190,7 @@ def reason_of(error: BaseException, otherwise: Reason = Reason.RESET) -> Reason:
 
 
 def explain(error: BaseException) -> str:
-    """The same for people, with what is likely wrong."""
+    """A readable text for the same, with the likely cause."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate was refused: {error.verify_message}"
     if isinstance(error, ssl.SSLError):

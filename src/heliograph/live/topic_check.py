@@ -1,7 +1,7 @@
-"""Checking what a topic directory keeps: structure, checksums and signatures.
+"""Checks the contents of a topic directory: structure, checksums and signatures.
 
-In:    the place of a repository that nobody uses, and an authority's certificate.
-Out:   how many topics there are, and what is wrong with them, in words.
+In:    the place of a repository that is not in use, and an authority's certificate.
+Out:   the number of topics, and texts about problems.
 State: none.
 Not here: back ends (vaults/), signatures (discovery/topics/statements.py).
 """
@@ -21,7 +21,7 @@ from heliograph.trust.keyring import Keyring
 
 
 def check_repository(place: str, authority: bytes) -> tuple[int, list[str]]:
-    """Every topic that has not expired."""
+    """Check every topic that has not expired."""
     statements = Statements(Keyring(Authorities.from_pem(authority)))
     backend = make_topic_backend(Repository(name=TDN, place=place))
     backend.open()

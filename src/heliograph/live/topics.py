@@ -1,8 +1,8 @@
-"""Topics in a program: create, renew, withdraw, discover and watch, on a client's own session.
+"""Topics for programs: create, renew, withdraw, discover and watch, through a client's own session.
 
 In:    calls of a program; publications on Entity/<entity>.
-Out:   results of conversations with topic directories; found topics, as they come.
-State: TopicDesk: the keyring, conversations under way, the subscription to Entity/<entity> while something is expected.
+Out:   results of conversations with topic directories; found topics, as they arrive.
+State: TopicDesk: the keyring, conversations under way, the subscription to Entity/<entity> while answers are expected.
 Not here: the conversations themselves (discovery/topics/), publishing and subscribing (live/client.py).
 """
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from heliograph.trust.keyring import Keyring
 
 Files = Mapping[str, Path | None]
-LINGER_S = 2.0  # the subscription to Entity/<entity> stays so long after the last conversation
+LINGER_S = 2.0  # how long the subscription to Entity/<entity> stays after the last conversation
 
 
 class TopicClient(Protocol):
@@ -54,12 +54,12 @@ class TopicClient(Protocol):
 
     @property
     def entity(self) -> str:
-        """Who we are to the broker."""
+        """Our entity, as the broker knows it."""
         ...
 
     @property
     def inbox(self) -> str:
-        """Where answers find us."""
+        """The topic for answers to us."""
         ...
 
     async def publish(self, topic: str, payload: bytes) -> None:
@@ -67,7 +67,7 @@ class TopicClient(Protocol):
         ...
 
     async def flush(self) -> None:
-        """Wait until the broker has it."""
+        """Wait until the broker has routed what was published."""
         ...
 
     def subscribe(self, filter: str = ..., *, wide: bool = ..., callback: Any = ...) -> Any:
@@ -80,7 +80,7 @@ class TopicClient(Protocol):
 
 
 class TopicDesk:
-    """Where one client's conversations about topics are kept."""
+    """One client's conversations about topics."""
 
     def __init__(self, client: TopicClient, files: Files) -> None:
         self._client = client
@@ -92,11 +92,11 @@ class TopicDesk:
         self._linger: asyncio.TimerHandle | None = None
         self._own: OwnTopics | None = None
         self._own_subscription: Any = None
-        self.directories: dict[str, None] = {}  # that finished a search of ours: they are expected to do so again
+        self.directories: dict[str, None] = {}  # finished a search of ours, so they are expected to do it again
 
     @property
     def statements(self) -> Statements:
-        """Our signatures. UsageError without a certificate."""
+        """Makes and checks our signatures. UsageError without a certificate."""
         if self._statements is None:
             self._statements = Statements(self._keyring())
         return self._statements
@@ -126,7 +126,7 @@ class TopicDesk:
         return self._own
 
     def seal(self, secret: Descriptors, certificates: Sequence[bytes]) -> bytes:
-        """Descriptors for the owners of these PEM certificates, and for us."""
+        """Seal descriptors for the owners of these PEM certificates, and for us."""
         keyring = self.statements.keyring
         assert keyring.own is not None
         chains = dict.fromkeys([keyring.own.chain, *(chain_of(pem) for pem in certificates)])
@@ -135,7 +135,7 @@ class TopicDesk:
 
     @property
     def session(self) -> str:
-        """How the broker knows our session: the last level of its inbox."""
+        """The broker's name for our session: the last level of its inbox topic."""
         return self._client.inbox.rpartition("/")[2]
 
     async def ask(self, service: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -149,7 +149,7 @@ class TopicDesk:
         return conversation.result
 
     async def run(self, conversation: TopicConversation) -> AsyncIterator[None]:
-        """Run a conversation; yields whenever something came."""
+        """Run a conversation; yields whenever something has arrived."""
         await self._listen()
         event = asyncio.Event()
         entry = (conversation, event)
@@ -179,14 +179,14 @@ class TopicDesk:
             await self._client.publish(topic, payload)
 
     async def _check(self, conversation: TopicConversation, event: asyncio.Event) -> None:
-        """The broker may not let us speak to directories: say so now, not after a time-out."""
+        """The broker may not allow us to talk to directories: fail now, not after a time-out."""
         try:
             await self._client.flush()
         except RefusedError as error:
             conversation.give_up(error)
             event.set()
         except HeliographError:
-            pass  # no broker for a while: the conversation has a time-out of its own
+            pass  # no broker for a while: the conversation has its own time-out
 
     async def _wait(self, conversation: TopicConversation, event: asyncio.Event) -> None:
         delay_s = max(0.0, (conversation.wake_at - monotonic_ns()) / 1e9)
@@ -200,7 +200,7 @@ class TopicDesk:
     # -- hearing --------------------------------------------------------------------------------------------------
 
     async def _listen(self) -> None:
-        """Subscribe to our own topic, unless that is done. In force at every broker: answers come from anywhere."""
+        """Subscribe to our own topic, unless that was done; at every broker, as answers may come from any."""
         if self._linger is not None:
             self._linger.cancel()
             self._linger = None
@@ -232,7 +232,7 @@ class TopicDesk:
             pass  # the client was closed meanwhile
 
     async def present(self) -> None:
-        """We own topics and are here: listen to searches that no directory answers."""
+        """We own topics: listen to searches that no directory answers."""
         if self._own_subscription is None:
             self._own_subscription = await self._client.subscribe(OWNERS_TOPIC, callback=self._hear_search)
 
@@ -244,7 +244,7 @@ class TopicDesk:
 
 
 class TopicCalls:
-    """What a client can do with topics. Mixed into Client, which has the session."""
+    """The methods of a client for topics. Mixed into Client, which has the session."""
 
     _desk: TopicDesk
 
@@ -270,11 +270,10 @@ class TopicCalls:
     ) -> OwnTopic:
         """Create a topic: a directory gives it a UUID and signs it, we countersign and publish the advertisement.
 
-        ``path``, ``text``, ``keywords``, ``properties`` and an XML ``document`` describe it, for those who search.
-        ``synopsis`` is what stands behind the UUID in the topic's name. ``readers`` are the entities that may find it;
-        ``"*"`` means everybody. ``secret`` describes it further for those whose PEM certificates are given: not even a
-        directory can read that (``open_topic``). Publishing and subscribing is the owner's right, and of those it
-        grants it to.
+        ``path``, ``text``, ``keywords``, ``properties`` and an XML ``document`` describe it for searches. ``synopsis``
+        follows the UUID in the topic's name. ``readers`` are the entities that may find it; ``"*"`` means all.
+        ``secret`` is a further description for the owners of the given PEM certificates, which not even a directory can
+        read (``open_topic``). Only the owner may publish and subscribe, and entities to which the owner grants it.
         """
         desk = self._desk
         creation = Creation(
@@ -294,14 +293,14 @@ class TopicCalls:
         return await self._keep(await desk.converse(conversation))
 
     async def renew_topic(self, topic: OwnTopic | FoundTopic, lifetime: float, *, timeout: float = 10.0) -> OwnTopic:
-        """Let a topic of ours live for so many seconds from now on. It is signed anew."""
+        """Extend the life of a topic of ours to this many seconds from now. It is signed again."""
         chains, signed = _parts(topic)
         renewal = Renewal(signed, chains, max(1, round(lifetime)))
         conversation = TopicCreation(self._desk.statements, renewal, secrets.token_bytes(32), timeout_ms=_ms(timeout))
         return await self._keep(await self._desk.converse(conversation))
 
     async def withdraw_topic(self, topic: OwnTopic | FoundTopic | str, *, timeout: float = 10.0) -> str:
-        """Take a topic of ours back; the directory that confirmed it first."""
+        """Withdraw a topic of ours; returns the directory that confirmed it first."""
         id = topic_id(topic) if isinstance(topic, str) else topic.advertisement.id
         conversation = TopicWithdrawal(self._desk.statements, id, secrets.token_bytes(32), timeout_ms=_ms(timeout))
         confirmed: str = await self._desk.converse(conversation)
@@ -321,18 +320,18 @@ class TopicCalls:
             yield found
 
     async def watch_topics(self, /, text: str = "", language: str = "", **options: Any) -> AsyncIterator[FoundTopic]:
-        """The same without an end: what is there, then what appears, changes (``change``) or goes."""
+        """The same without an end: existing topics first, then those that appear, change (``change``) or go."""
         async for found in self._search(text, language, True, None, options):
             yield found
 
     async def topic_directories(self, *, wait: float = 1.0) -> list[tuple[str, int]]:
-        """The topic directories that answer within so many seconds, with how many topics each keeps."""
+        """The topic directories that answer within ``wait`` seconds, each with its number of topics."""
         conversation = DirectoryRoll(self._desk.statements, secrets.token_bytes(32), timeout_ms=_ms(wait))
         found: list[tuple[str, int]] = await self._desk.converse(conversation)
         return found
 
     def verify_topic(self, found: FoundTopic) -> str:
-        """The entity that created a found topic, with its signature verified; RefusedError if it is not its own."""
+        """The entity that created a found topic, after verifying its signature; RefusedError if it is not valid."""
         try:
             return found.owner(self._desk.statements, time_ns()).identity.entity
         except ProtocolError as error:
@@ -354,10 +353,10 @@ class TopicCalls:
         key: TopicKey | None = None,
         certificate: bytes = b"",
     ) -> GrantBundle:
-        """A right for another entity, to be handed to it: it is worth nothing without that entity's key.
+        """Make a grant for another entity, to be handed to it; only that entity's key can use it.
 
-        Of a topic that is not ours, ``using`` is the grant that lets us delegate. Of an encrypted topic, ``key`` goes
-        along, sealed for the holder whose PEM ``certificate`` is given.
+        For a topic that is not ours, ``using`` is the grant that lets us delegate. For an encrypted topic, ``key`` is
+        included, sealed for the holder whose PEM ``certificate`` is given.
         """
         keyring = self._desk.statements.keyring
         now_ms = time_ns() // 1_000_000
@@ -387,7 +386,7 @@ class TopicCalls:
         )
 
     async def use_topic(self, bundle: GrantBundle | OwnTopic | FoundTopic) -> dict[str, Any]:
-        """Show the broker our right to a topic: a grant, or that it is our own. RefusedError if it is worth nothing."""
+        """Show the broker our right to a topic: a grant, or our ownership. RefusedError if it is not valid."""
         if isinstance(bundle, OwnTopic | FoundTopic):
             chains, advertise = _shown(bundle)
             bundle = GrantBundle(advertise, list(chains))
@@ -412,7 +411,7 @@ class TopicCalls:
         return answer
 
     async def revoke_grants(self, *bundles: GrantBundle) -> None:
-        """Take grants back that we signed, or that are for a topic of ours. It spreads to every broker."""
+        """Revoke grants that we signed, or that are for a topic of ours. The revocation spreads to every broker."""
         keyring = self._desk.statements.keyring
         assert keyring.own is not None
         wall_ns = time_ns()
@@ -437,7 +436,7 @@ class TopicCalls:
         return TopicKey(bundle.epoch, key)
 
     async def give_topic_key(self, topic: OwnTopic, key: TopicKey, certificate: bytes, *, timeout: float = 10.0) -> str:
-        """Give the key of a new epoch to the holder of this PEM certificate, who waits for it; the holder's name."""
+        """Give the key of a new epoch to the waiting holder of this PEM certificate; returns the holder's name."""
         statements = self._desk.statements
         holder = statements.keyring.learn(chain_of(certificate), time_ns())
         id, seed = topic.advertisement.id, secrets.token_bytes(32)
@@ -446,7 +445,7 @@ class TopicCalls:
         return given
 
     async def await_topic_key(self, topic: FoundTopic, *, timeout: float = 60.0) -> TopicKey:
-        """The key that the topic's owner gives us next: of the epoch after a revocation."""
+        """Wait for the next key from the topic's owner: that of the epoch after a revocation."""
         id, owner, seed = topic.advertisement.id, topic.advertisement.creator, secrets.token_bytes(32)
         key: TopicKey = await self._desk.converse(
             KeyWait(self._desk.statements, id, owner, seed, timeout_ms=_ms(timeout))
@@ -454,7 +453,7 @@ class TopicCalls:
         return key
 
     def open_topic(self, topic: OwnTopic | FoundTopic) -> Descriptors:
-        """What further describes a topic, if it was sealed for us among others; RefusedError if not."""
+        """The sealed description of a topic, if it was sealed for us; RefusedError if not."""
         try:
             opened = self._desk.statements.keyring.open_shared(SEALED_DOMAIN, topic.advertisement.creation.sealed)
             return decode_descriptors(opened)
@@ -462,7 +461,7 @@ class TopicCalls:
             raise RefusedError(error.reason, error.detail) from None
 
     def new_topic_key(self, epoch: int = 1) -> TopicKey:
-        """A key for an encrypted topic. After a revocation, begin the next epoch, and grant anew with its key."""
+        """A key for an encrypted topic. After a revocation, begin the next epoch, and grant again with its key."""
         return TopicKey(epoch, secrets.token_bytes(32))
 
     def encrypt_event(self, key: TopicKey, topic: str, payload: bytes) -> bytes:
@@ -470,7 +469,7 @@ class TopicCalls:
         return encrypt(key, topic, payload, secrets.token_bytes)
 
     def decrypt_event(self, publication: Publication, *keys: TopicKey) -> bytes:
-        """The payload of an encrypted event; RefusedError without the key of its epoch, or if it was changed."""
+        """The payload of an encrypted event; RefusedError without the key of its epoch, or if it was altered."""
         try:
             return decrypt({key.epoch: key for key in keys}, publication.topic, publication.payload)
         except ProtocolError as error:
@@ -518,7 +517,7 @@ class TopicCalls:
 
 
 def query_of(text: str, language: str, options: dict[str, Any]) -> TopicQuery:
-    """A query from what a program, or a command, was given; takes its options out."""
+    """A query from the options of a program or a command; removes the options that it uses."""
 
     def stamp(name: str) -> int:
         return int(options.pop(name, 0) * 1_000)
@@ -539,7 +538,7 @@ def query_of(text: str, language: str, options: dict[str, Any]) -> TopicQuery:
 
 
 def topic_id(text: str) -> bytes:
-    """A UUID as it is written, or a created topic, as bytes."""
+    """A UUID as text, or a created topic, as bytes."""
     digits = text.removeprefix("Topics/").split("/", 1)[0].replace("-", "")
     try:
         id = bytes.fromhex(digits)
@@ -551,7 +550,7 @@ def topic_id(text: str) -> bytes:
 
 
 def desk_entity(desk: TopicDesk) -> str:
-    """Who creates."""
+    """The entity that creates topics at this desk."""
     own = desk.statements.keyring.own
     assert own is not None
     return desk.statements.keyring.learn(own.chain, time_ns()).identity.entity

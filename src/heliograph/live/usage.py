@@ -1,12 +1,12 @@
-"""Usage: how busy this computer is, told to the responder, and how busy this thread is, told to the broker.
+"""Usage: tells the responder how busy this computer is, and the broker how busy its thread is.
 
 In:    psutil; the CPU time of the thread that runs the loop.
 Out:   UsageSample and Busy, every second.
-State: a timer each.
-Not here: the broker's own counters (the responder asks for them on its pipe), smoothing (status.py), what is made of
-       them (selection.py).
+State: one timer each.
+Not here: the broker's own counters (the responder asks for them on its pipe), smoothing (status.py), how they are used
+          (selection.py).
 
-The first sample has the load of the last minute: what a node's own start costs says nothing of the time after it.
+The first sample is the load of the last minute: the cost of a node's own start says nothing about the time after it.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ async def sample_usage(driver: Driver) -> None:
             driver.tell(DISCOVERY, _sample(psutil, look))
             look = _last_second
         except OSError:
-            pass  # no file can be opened while peers hold them all; what was told last still holds
+            pass  # peers hold all descriptors, so no file can be opened; the last sample stays valid
         await asyncio.sleep(EVERY_S)
 
 
 async def sample_load(driver: Driver) -> None:
-    """Tell the broker how much of its core it uses, until cancelled. Workers that check tokens do not count."""
+    """Until cancelled, tell the broker how much of its core it uses. Workers that check tokens do not count."""
     used, at = thread_time(), monotonic()
     while driver.failure is None:
         await asyncio.sleep(EVERY_S)
@@ -54,7 +54,7 @@ def _sample(psutil: Any, look: Callable[[Any], float]) -> UsageSample:
 
 
 def _last_minute(psutil: Any) -> float:
-    psutil.cpu_percent()  # from here the next call measures
+    psutil.cpu_percent()  # the next call measures from here
     return min(1_000.0, 1_000 * float(psutil.getloadavg()[0]) / (psutil.cpu_count() or 1))
 
 

@@ -1,15 +1,14 @@
 """Where to connect: one rule for programs and commands.
 
 In:    the address, network and search options of the program, the command line and the environment.
-Out:   a Client that is connected; NotConnectedError that says what was tried.
+Out:   a connected Client; NotConnectedError that lists what was tried.
 State: none.
 Not here: the arguments of a program (live/connect.py), environment variables (live/environment.py), the search
           (live/discover.py, live/client_search.py).
 
-The rule: an address that was given; else the broker on this machine's default port; else a search. If directories or
-brokers were named, they are asked at once. With a network, the broker on the default port must belong to it, else the
-search follows. A broker that was started a moment ago may not listen yet, so attempts are repeated until the time is
-over.
+The rule: a given address; otherwise the broker on this machine's default port; otherwise a search. If directories or
+brokers were named, they are asked at once. With a network, the broker on the default port must belong to it, otherwise
+the search follows. A broker that was just started may not listen yet, so attempts are repeated until the time is over.
 """
 
 from __future__ import annotations
@@ -35,31 +34,31 @@ from heliograph.live.tls import TlsContexts, TlsFiles, client_context
 from heliograph.model.identity import entity_is_valid
 from heliograph.notes import Note
 
-if TYPE_CHECKING:  # a search loads more, and many programs need none
+if TYPE_CHECKING:  # a search loads more modules, and many programs need none
     from heliograph.live.client_search import ClientSearch
 
 SECRET_BYTES = 32
-HERE_MS_MAX = 2_500  # for the handshake with whatever listens at the default port: it may be no broker
+HERE_MS_MAX = 2_500  # for the handshake with whatever listens at the default port: it may not be a broker
 AGAIN_S = 0.1  # between attempts while no broker answers
-SHORT_S = 0.6  # with less time left there is no other attempt: a search that is cut short says little
+SHORT_S = 0.6  # with less time left there is no further attempt: a search that is cut short tells little
 
 Shows = Callable[[Target], tuple[str, str] | None]
-"""The entity and token that are shown to a broker at this address, if any."""
+"""The entity and token to show to a broker at this address, if any."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Connector:
     """Finds one program's first broker."""
 
-    config: ClientConfig  # its targets are those that were given
+    config: ClientConfig  # its targets are the given addresses
     files: dict[str, Path | None] = field(default_factory=dict)
     server_name: str | None = None
-    here: bool = False  # nothing was given: the broker on the default port comes first
+    here: bool = False  # no address was given: the broker on the default port comes first
     search: Discover | None = None  # None: no search
     on_refused: Callable[[RefusedPublication], None] | None = None
     on_note: Callable[[Note], None] | None = None
     shows: Shows | None = None  # a credential that depends on the address
-    publisher: str = ""  # whose secret and numbers are kept in a file …
+    publisher: str = ""  # a publisher whose secret and numbers are kept in a file …
     publishers: Path | None = None  # … in this folder
 
     async def open(self, timeout: float | None) -> Client:
@@ -100,7 +99,7 @@ class Connector:
         client_search = self._client_search(search)
         found = await client_search.run(_left(until))
         config = replace(self.config, targets=found.targets, network=found.result.network or self.config.network)
-        if found.result.network:  # from now on it stays in this network
+        if found.result.network:  # from now on the client stays in this network
             client_search = self._client_search(replace(search, network=found.result.network))
         try:
             return await self._dial(config, _left(until), partial(Relocator, search=client_search, found=found))
@@ -110,7 +109,7 @@ class Connector:
     async def _dial(self, config: ClientConfig, timeout: float | None, follow: Follow | None = None) -> Client:
         if self.shows is not None and (shown := self.shows(config.targets[0])):
             config = replace(config, targets=config.targets[:1], entity=shown[0], token=shown[1])
-        searched = self.search is not None  # it may move to a broker that is secure
+        searched = self.search is not None  # it may move to a secure broker
         secure = (searched and self._trust.vouched) or any(target.secure for target in config.targets)
         tls = TlsContexts(client=client_context(TlsFiles(**self.files))) if secure else None
         numbers = None if not self.publisher else PublisherFile(self.publisher, self.publishers or publishers_folder())

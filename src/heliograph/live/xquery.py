@@ -1,9 +1,9 @@
-"""XQuery beside a node: a process that runs queries of strangers, and is killed when their time is over.
+"""XQuery beside a node: a process that runs untrusted queries, and is killed when their time is over.
 
 In:    SiftDocuments jobs of machines.
 Out:   ``done`` with Sifted, or ``failed`` with a reason, on the loop's own thread.
 State: a bounded queue, one thread, one process; both start when the first job comes.
-Not here: what runs in the process (xquery_worker.py), which documents are looked at (discovery/topics/).
+Not here: the program in the process (xquery_worker.py), which documents are tested (discovery/topics/).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _answers = msgspec.msgpack.Decoder(dict[str, Any])
 
 
 class QueryProcess:
-    """The process. It is used by one thread; every call may take as long as its limit."""
+    """The process. It is used by one thread; every call may take up to its limit."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -43,7 +43,7 @@ class QueryProcess:
         self._is_late = False
 
     def sift(self, job: SiftDocuments) -> Sifted:
-        """The documents for which the query holds; ProtocolError if it took too long, or there is no XQuery."""
+        """The documents for which the query is true; ProtocolError if it took too long, or XQuery is not installed."""
         if find_spec("saxonche") is None:
             raise ProtocolError(Reason.QUERY_LANGUAGE_MISSING, "XQuery needs: pip install 'heliograph[xquery]'")
         if self._process is None or self._process.poll() is not None:
@@ -65,7 +65,7 @@ class QueryProcess:
             stderr=subprocess.DEVNULL,
             cwd=self._folder.name,
             env={},
-            start_new_session=True,  # a signal for the node's terminal is not for it
+            start_new_session=True,  # signals of the node's terminal must not reach it
         )
         self._exchange(b"", START_S)
 
@@ -93,7 +93,7 @@ class QueryProcess:
         return answer
 
     def kill(self) -> None:
-        """End what runs, from another thread."""
+        """Kill the process; called from another thread."""
         self._is_late = True
         if self._process is not None:
             self._process.kill()
@@ -109,7 +109,7 @@ class QueryProcess:
                 try:
                     pipe.close()
                 except OSError:
-                    pass  # what was not written goes nowhere
+                    pass  # unwritten data is not needed
         folder, self._folder = self._folder, None
         if folder is not None:
             folder.cleanup()
@@ -145,7 +145,7 @@ class QueryWorker:
             self._thread.start()
 
     def end(self) -> None:
-        """Take no more jobs; what runs is killed, so that nothing outlives the node."""
+        """Accept no more jobs; a running one is killed, so that nothing outlives the node."""
         self._ended = True
         self._queue.put(None)
         self._process.kill()

@@ -1,13 +1,13 @@
-"""The program of the process in which XQuery runs: documents in, the numbers of those for which a query holds out.
+"""The program of the XQuery process: reads documents, and returns the numbers of those for which a query is true.
 
 In:    requests on standard input: u32 length, a MessagePack map with a query and XML documents.
 Out:   answers on standard output in the same form: numbers, or what is wrong with the query.
-State: Saxon, and the last query as it was composed.
-Not here: starting and killing this process (xquery.py). Nothing of Heliograph is imported: this runs a stranger's text.
+State: Saxon, and the last composed query.
+Not here: starting and killing this process (xquery.py). Nothing of Heliograph is imported: this runs untrusted text.
 
 The process has no environment, an empty working folder, no protocols, no external functions, and limits on memory, CPU
 time and files. One run tests many documents: the query becomes the body of a loop over them. That is sound because the
-query was first compiled by itself. A query with a prolog is divided behind one of its last semicolons.
+query was first compiled by itself. A query with a prolog is split after one of its last semicolons.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from typing import Any
 import msgspec
 
 MEMORY_BYTES_MAX = 1 << 29
-CPU_S_MAX = 60  # of one request: if the process that should kill us is gone
+CPU_S_MAX = 60  # of one request, in case the process that should kill us is gone
 FILES_MAX = 16
-DIVISIONS_MAX = 16  # semicolons behind which a prolog may end
+DIVISIONS_MAX = 16  # semicolons after which a prolog may end
 TEXT_MAX = 300
 LENGTH = Struct("<I")
 
@@ -39,11 +39,11 @@ _LOOP = (
 
 
 class QueryError(Exception):
-    """The query is none."""
+    """The query is not valid."""
 
 
 class Sieve:
-    """Saxon with everything off that reaches outside."""
+    """Saxon without access to anything outside."""
 
     def __init__(self) -> None:
         from saxonche import PySaxonApiError, PySaxonProcessor
@@ -56,7 +56,7 @@ class Sieve:
         self._last = ("", "")
 
     def sift(self, query: str, documents: Sequence[str]) -> list[int]:
-        """The numbers of the documents for which the query's effective boolean value is true; an error is not true."""
+        """The numbers of the documents for which the query's effective boolean value is true; errors count as false."""
         module = self._compose(query)
         try:
             return [int(number) for number in str(self._run(module, self._parse(list(enumerate(documents))))).split()]
@@ -64,7 +64,7 @@ class Sieve:
             raise QueryError(_told(error)) from None
 
     def _compose(self, query: str) -> str:
-        """The query as a loop over documents. QueryError if it is not a query by itself."""
+        """The query as a loop over documents. QueryError if it is not a valid query by itself."""
         if self._last[0] == query:
             return self._last[1]
         try:
@@ -85,7 +85,7 @@ class Sieve:
         raise QueryError(problem)
 
     def _parse(self, numbered: list[tuple[int, str]]) -> Any:
-        """All documents as one; where Saxon does not take one of them, it is found by halving, and left out."""
+        """All documents as one; if Saxon rejects some of them, these are found by bisection and left out."""
         try:
             return self._saxon.parse_xml(xml_text=_joined(numbered))
         except self._error:
@@ -121,7 +121,7 @@ def _told(error: Exception) -> str:
 
 
 def _confine() -> None:
-    """What the process may use; set when everything is loaded."""
+    """Set the limits of the process, after everything is loaded."""
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     resource.setrlimit(resource.RLIMIT_NOFILE, (FILES_MAX, FILES_MAX))
@@ -144,7 +144,7 @@ def main() -> None:
         answers.flush()
 
     sieve = Sieve()
-    sieve.sift("true()", ["<a/>"])  # what is slow the first time
+    sieve.sift("true()", ["<a/>"])  # warms up what is slow the first time
     _confine()
     answer({"ready": True})
     while len(head := requests.read(LENGTH.size)) == LENGTH.size:

@@ -1,1 +1,1 @@
-"""Maps of a network for people: reports of brokers put together, as text and as SVG."""
+"""Readable maps of a network: merged reports of brokers, as text and as SVG."""

@@ -105,7 +105,7 @@ def merged(reports: Sequence[dict[str, Any]], silent: Iterable[SeenBroker] = ())
         if broker.state == KNOWN and broker.name in lost - reached:
             broker.state = LOST
         if broker.state in (SILENT, LOST):
-            broker.leader = False  # a report that still says so is out of date
+            broker.leader = False  # a report that still says so is outdated
     view.links = [*_links(told), *_ways(told)]
     view.problems += _disagreements(view, told)
     return view

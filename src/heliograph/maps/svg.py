@@ -1,4 +1,4 @@
-"""A drawing of the map: clusters on a circle, their brokers on circles of their own, links as lines with their costs.
+"""A drawing of the map: clusters on a circle, the brokers of each on a smaller circle, links as lines with their costs.
 
 In:    a NetworkView.
 Out:   the text of a self-contained SVG file.
@@ -19,7 +19,7 @@ from heliograph.maps.cells import cell
 from heliograph.maps.network_view import LOST, SILENT, NetworkView, SeenBroker, SeenLink
 
 BROKER_R = 17.0
-SPACING = 84.0  # between neighbours on a cluster's circle: room for a cost
+SPACING = 84.0  # between neighbours on a cluster's circle: space for a cost
 RIM = 40.0  # between a cluster's brokers and its edge
 GAP = 90.0  # between clusters
 MARGIN = 30.0
@@ -28,9 +28,9 @@ WIDTH_MIN = 620.0  # of the legend
 NAME_INSIDE_MAX = 4  # characters that fit into a broker's circle
 
 ROUNDS = 3
-CLEAR = BROKER_R + 9.0  # a line that comes closer to a broker seems to end there
+CLEAR = BROKER_R + 9.0  # a line that comes closer to a broker would seem to end there
 COLLISION = 10_000.0
-FINE_STEPS, FINE_MAX = 4, 16  # a cluster that is not too large is turned by parts of a place
+FINE_STEPS, FINE_MAX = 4, 16  # a cluster that is not too large is also turned by fractions of a place
 
 COLOURS = ("#3367a8", "#b3541e", "#3a7d44", "#7a4a9e", "#8a6d1d", "#a83257", "#2a7f86", "#5f5f5f")
 INK, GREY, ALARM = "#222222", "#9a9a9a", "#c22f2f"
@@ -80,7 +80,7 @@ def draw(view: NetworkView) -> str:
 
 
 def _frame(centres: dict[str, Point], reach: dict[str, float]) -> tuple[float, float, float, float]:
-    """Left, top, width and height of everything with the legend."""
+    """Left, top, width and height of everything, including the legend."""
     left = min((x - reach[name] for name, (x, _) in centres.items()), default=0.0) - MARGIN
     right = max((x + reach[name] for name, (x, _) in centres.items()), default=0.0) + MARGIN
     top = min((y - reach[name] for name, (_, y) in centres.items()), default=0.0) - MARGIN
@@ -92,7 +92,7 @@ def _frame(centres: dict[str, Point], reach: dict[str, float]) -> tuple[float, f
 def _places(
     clusters: dict[str, list[SeenBroker]], links: Sequence[SeenLink]
 ) -> tuple[dict[str, Point], dict[str, Point], dict[str, float]]:
-    """Where each broker is, where each cluster's middle is, and how far a cluster reaches."""
+    """The position of each broker, the centre of each cluster, and the radius of each cluster."""
     rings = {name: _radius(len(members), SPACING) for name, members in clusters.items()}
     reach = {name: radius + RIM for name, radius in rings.items()}
     wide = _radius(len(clusters), 2 * max(reach.values(), default=0.0) + GAP)
@@ -106,7 +106,7 @@ def _places(
             outside[here].append((link.one, link.other))
             outside[there].append((link.other, link.one))
     places = {broker: centres[name] for broker, name in cluster_of.items()}
-    for _ in range(ROUNDS):  # the first looks at the middles of the others, the next ones at their brokers
+    for _ in range(ROUNDS):  # the first round uses the centres of the other clusters, later ones their brokers
         for name, names in members_of.items():
             near = names + [each for _, far in outside[name] for each in members_of[cluster_of[far]]]
             candidates = _turned(names, centres[name], rings[name])
@@ -117,7 +117,7 @@ def _places(
 
 
 def _badness(places: dict[str, Point], links: Sequence[tuple[str, str]], near: Sequence[str]) -> float:
-    """How long these links are, and how many brokers they run into that are not their ends."""
+    """A penalty for long links, and for links that cross brokers which are not their ends."""
     total = 0.0
     for one, other in links:
         (x1, y1), (x2, y2) = places[one], places[other]
@@ -134,7 +134,7 @@ def _badness(places: dict[str, Point], links: Sequence[tuple[str, str]], near: S
 
 
 def _turned(names: list[str], centre: Point, radius: float) -> Iterator[dict[str, Point]]:
-    """Ways to put brokers on a circle in their order."""
+    """The ways to arrange brokers on a circle in their order."""
     count = len(names)
     steps = FINE_STEPS if count <= FINE_MAX else 1
     for order in (names, names[::-1]):
@@ -143,12 +143,12 @@ def _turned(names: list[str], centre: Point, radius: float) -> Iterator[dict[str
 
 
 def _radius(count: int, spacing: float) -> float:
-    """The radius of the circle on which this many things are this far apart."""
+    """The radius of a circle on which this many points have this spacing."""
     return 0.0 if count < 2 else spacing / (2 * sin(pi / count))
 
 
 def _on_circle(centre: Point, radius: float, place: float, count: int) -> Point:
-    """The places begin at the top and go round clockwise; two lie side by side."""
+    """A place on a circle. Places begin at the top and go clockwise; two are side by side."""
     angle = 2 * pi * place / max(1, count) - (pi if count == 2 else pi / 2)
     return centre[0] + radius * cos(angle), centre[1] + radius * sin(angle)
 
@@ -163,7 +163,7 @@ def _line(view: NetworkView, link: SeenLink, places: dict[str, Point]) -> str:
 
 
 def _cost(view: NetworkView, link: SeenLink, places: dict[str, Point], number: int) -> str:
-    """In the middle of a short line; beside the middle of a long one, where it may cross others."""
+    """A link's cost, at the middle of a short line, or beside the middle of a long one, which others may cross."""
     (x1, y1), (x2, y2) = places[link.one], places[link.other]
     part = 0.5
     if hypot(x2 - x1, y2 - y1) > 1.2 * SPACING:
@@ -193,7 +193,7 @@ def _broker(broker: SeenBroker, place: Point, colour: str) -> Iterator[str]:
 
 
 def _text(text: str) -> str:
-    """What a peer chose may hold anything, also what no XML may."""
+    """Text for XML. Names come from peers, and may contain characters that XML does not allow."""
     return escape(cell(text))
 
 

@@ -1,8 +1,8 @@
-"""Historic subscriptions: many subscriptions against many past publications, with the meaning that brokers give them.
+"""Historic subscriptions: matches many subscriptions with many past publications, exactly as brokers would.
 
 In:    topic filters with compiled conditions; topics, headers and payloads of publications, by column.
 Out:   BulkMatcher.match: pairs (publication, subscription), in order of publications.
-State: per topic filter one batch index over its conditions; made once, it never changes. Needs numpy.
+State: per topic filter one immutable batch index over its conditions. Needs numpy.
 Not here: live subscriptions (contents.py, topics.py), the index itself (boxes/batch.py), Spark (pipeline/history.py).
 """
 
@@ -28,7 +28,7 @@ class _FilterGroup:
     __slots__ = ("always", "conditions", "index", "places", "synopses")
 
     def __init__(self) -> None:
-        self.always: list[int] = []  # they ask for the topic only
+        self.always: list[int] = []  # subscriptions without a condition
         self.conditions: dict[Condition, list[int]] = {}
         self.index: BatchIndex | None = None
         self.places: list[tuple[Condition, Any]] = []
@@ -43,7 +43,7 @@ class _FilterGroup:
 
 
 class BulkMatcher:
-    """Subscriptions by their places in a list: a filter, and a condition or None."""
+    """Subscriptions, numbered by their places in a list; each is a filter, and a condition or None."""
 
     def __init__(self, subscriptions: Sequence[tuple[bytes, Condition | None]]) -> None:
         self._topics: TopicTable[int] = TopicTable()
@@ -75,8 +75,8 @@ class BulkMatcher:
     ) -> Pairs:
         """Pairs for publications whose topics are ``topics[code]``.
 
-        ``event_of`` makes the publication at a place: it is asked for residues, and for attributes where no
-        ``columns`` are given. Columns, where they are given, must say what the headers say.
+        ``event_of`` makes the publication at a place. It is called for residues, and for attributes if no ``columns``
+        are given. Columns must agree with the headers.
         """
         found: dict[int, list[int]] = {}  # group -> topics
         for code, topic in enumerate(topics):
@@ -119,7 +119,7 @@ class BulkMatcher:
 
 
 def _spread(group: _FilterGroup, events: Any, which: Any, event_of: EventOf) -> Pairs:
-    """Ask residues, then give each condition's subscriptions."""
+    """Check residues, then replace each condition by its subscriptions."""
     drop = [
         pair
         for pair, place in enumerate(which.tolist())

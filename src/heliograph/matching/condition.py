@@ -3,7 +3,7 @@
 In:    what a language made of a text (matching/languages/).
 Out:   Condition: a necessary box for the index, and a residue for what a box cannot express.
 State: none; an Event decodes its headers and parses its document at most once, on first use.
-Not here: the index (matching/boxes/), the reading of texts (matching/languages/), covering (matching/conditions.py).
+Not here: the index (matching/boxes/), parsing texts (matching/languages/), covering (matching/conditions.py).
 
 All languages share this one form. If a condition is a conjunction of predicates, the box is exact, and covering is
 decided on boxes. Otherwise an event matches if it lies in the box and the residue agrees; a residue need not repeat
@@ -36,7 +36,7 @@ class Event:
         self.topic = topic
         self.raw_headers = raw_headers
         self.payload = payload
-        self.document: Any = None  # kept by the XPath room: what was parsed, or why it could not be
+        self.document: Any = None  # set by languages/xpath.py: the parsed document, or why there is none
         self._headers: dict[str, Any] | None = None
         self._attributes: dict[str, Any] | None = None
         self._tags: dict[str, Value] | None = None
@@ -53,7 +53,7 @@ class Event:
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """What predicates see: the publisher's own headers. What is null is not there."""
+        """What predicates see: the publisher's own headers. Null counts as absent."""
         if self._attributes is None:
             self._attributes = {
                 name: value for name, value in self.headers.items() if value is not None and name[:1] != "$"
@@ -68,7 +68,7 @@ class Event:
         return self._tags
 
     def attributes_with(self, synopses: Iterable[str]) -> dict[str, Any]:
-        """What boxes see: the attributes, and what these readings of the topic add (``Condition.synopsis``)."""
+        """What boxes see: the attributes, and those that these synopses of the topic add (``Condition.synopsis``)."""
         seen = self.attributes
         for synopsis in synopses:
             assert synopsis in SYNOPSES
@@ -77,38 +77,38 @@ class Event:
 
 
 class Residue(Protocol):
-    """What no box can say."""
+    """The part of a condition that a box cannot express."""
 
     @property
     def terms(self) -> frozenset[str]:
-        """Canonical texts of tests that all have to hold: a residue with fewer of the same terms asks less."""
+        """Canonical texts of tests that all have to hold: a residue with a subset of the terms asks for less."""
         ...
 
     def matches(self, event: Event) -> bool:
-        """True if the event fits. Never raises for what an event holds, and never takes unbounded time."""
+        """True if the event matches. Never raises, whatever the event contains, and always takes bounded time."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A compiled condition. Two with the same language and text want the same."""
+    """A compiled condition. Two with the same language and text are equal."""
 
     language: str
     text: str  # in the language's canonical form; it can be compiled again
     box: Conjunction = field(default=(), compare=False)  # holds for every event that matches
-    residue: Residue | None = field(default=None, compare=False)  # None: the box says it all
+    residue: Residue | None = field(default=None, compare=False)  # None: the box is exact
     reads_payload: bool = field(default=False, compare=False)
 
     @property
     def weight(self) -> int:
-        """How long the residue takes for an event, in units of about 4 µs; 0 without one. A guess, from its length."""
+        """How long the residue takes per event, in units of about 4 µs, estimated from its length; 0 without one."""
         if self.residue is None:
             return 0
         return (PAYLOAD_WEIGHT if self.reads_payload else 1) * (1 + len(self.text) // CHARACTERS_PER_WEIGHT)
 
     @property
     def synopsis(self) -> str | None:
-        """The reading of the topic that the box asks for (matching/synopses.py), or None."""
+        """The synopsis of the topic that the box needs (matching/synopses.py), or None."""
         if self.language == "integer":
             return "integer"
         return "tags" if any(predicate.attribute.startswith(TAG) for predicate in self.box) else None

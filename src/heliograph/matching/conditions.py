@@ -1,4 +1,4 @@
-"""Conditions against each other and against events, one at a time.
+"""Compares conditions with each other and with events, one at a time.
 
 In:    compiled conditions (condition.py), events.
 Out:   covers(wide, narrow); matches(condition, event); refusal(condition, event): which test failed.
@@ -6,8 +6,8 @@ State: none.
 Not here: many conditions at once (boxes/index.py for events, covering.py for covering).
 Paper: [resources] §3.2, covering.
 
-Covering is sound for all languages, and complete where boxes are exact. A residue is compared by its terms: a condition
-with all terms of another, and more, is covered by it.
+Covering is sound for all languages, and complete if boxes are exact. Residues are compared by their terms: a condition
+that has all terms of another, and more, is covered by it.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from heliograph.matching.condition import Condition, Event
 
 
 def covers(wide: Condition, narrow: Condition) -> bool:
-    """True if every event that matches ``narrow`` surely matches ``wide``."""
+    """True if every event that matches ``narrow`` certainly matches ``wide``."""
     return wide == narrow or (asks_less(wide, narrow) and box.covers(wide.box, narrow.box))
 
 
 def asks_less(wide: Condition, narrow: Condition) -> bool:
-    """True if the residue of ``wide`` has no term that the one of ``narrow`` lacks."""
+    """True if the residue of ``narrow`` has all terms of the residue of ``wide``."""
     if wide.residue is None:
         return True
     return narrow.residue is not None and wide.residue.terms <= narrow.residue.terms
 
 
 def matches(condition: Condition, event: Event) -> bool:
-    """True if an event fits. The plain form: an index asks many boxes at once, then the residues of those that fit."""
+    """True if an event matches. The simple form: an index tests many boxes at once, then the residues of those."""
     return refusal(condition, event) is None
 
 
 def refusal(condition: Condition, event: Event) -> str | None:
-    """The test that an event fails, as text; None if it fits."""
+    """The test that an event fails, as text; None if the event matches."""
     synopsis = condition.synopsis
     failed = box.failed(condition.box, event.attributes_with((synopsis,) if synopsis else ()))
     if failed is not None:

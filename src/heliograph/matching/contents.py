@@ -1,11 +1,11 @@
-"""Content tables: which subscriptions match a publication, where that depends on more than the topic.
+"""Content tables: which subscriptions match a publication, if that depends on more than the topic.
 
 In:    a topic filter with a condition, and any hashable value that identifies the subscriber.
 Out:   for a topic, the fields that concern it; for a field and an event, the entries that match.
 State: per topic filter a field: its conditions, each once, in a box index; residues are checked afterwards.
 Not here: conditions (condition.py), the index (boxes/), topic filters alone (topics.py).
 
-An entry gets a new number whenever its values change, so that an answer can be remembered by the numbers of the entries
+An entry gets a new number whenever its values change, so that an answer can be cached by the numbers of the entries
 that matched.
 """
 
@@ -29,7 +29,7 @@ class Entry(Generic[V]):
 
     def __init__(self, place: int, condition: Condition) -> None:
         self.number = 0
-        self.place = place  # in the index; used again when it is free
+        self.place = place  # its id in the index, reused when free
         self.condition = condition
         self.values: dict[V, None] = {}
 
@@ -44,19 +44,19 @@ class Field(Generic[V]):
         self._index = BoxIndex()
         self._entries: dict[tuple[str, str], Entry[V]] = {}
         self._places: dict[int, Entry[V]] = {}
-        self._synopses: dict[str, int] = {}  # readings of the topic that conditions ask for, and how many do
-        self.residues = 0  # the weight of conditions that a box does not settle: they cost time for every event
+        self._synopses: dict[str, int] = {}  # synopses of the topic -> how many conditions need them
+        self.residues = 0  # the weight of all residues: they cost time for every event
 
     def __len__(self) -> int:
         return len(self._entries)
 
     @property
     def entries(self) -> list[Entry[V]]:
-        """All of them, oldest first."""
+        """All entries, oldest first."""
         return list(self._entries.values())
 
     def add(self, condition: Condition, value: V, number: int) -> None:
-        """Add a value; ``number`` is the entry's from now on. IndexFullError if there is no room for it."""
+        """Add a value, and give the entry this number. IndexFullError if there is no room."""
         key = (condition.language, condition.text)
         entry = self._entries.get(key)
         if entry is None:
@@ -82,7 +82,7 @@ class Field(Generic[V]):
             self._count(condition, -1)
 
     def match(self, event: Event) -> list[Entry[V]]:
-        """The entries that an event fits."""
+        """The entries that match an event."""
         attributes = event.attributes_with(self._synopses) if self._synopses else event.attributes
         found = map(self._places.__getitem__, self._index.match(attributes))
         if not self.residues:
@@ -99,7 +99,7 @@ class Field(Generic[V]):
 
 
 class ContentTable(Generic[V]):
-    """Fields by topic filter. ``add`` and ``remove`` tell whether a field came or went."""
+    """Fields by topic filter. ``add`` and ``remove`` return whether a field came or went."""
 
     __slots__ = ("_fields", "_next", "_topics")
 
@@ -138,5 +138,5 @@ class ContentTable(Generic[V]):
         return self._next
 
     def fields(self, topic: bytes) -> tuple[Field[V], ...]:
-        """Where to look for a topic; empty for most."""
+        """The fields of a topic; empty for most topics."""
         return tuple(self._topics.match(topic)) if self._fields else ()

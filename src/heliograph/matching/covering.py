@@ -2,18 +2,18 @@
 
 In:    interests that come and go, each any number of times.
 Out:   InterestSet.roots: those that no other covers; each add, remove and go_on returns how they changed.
-State: the interests with their counts, the roots grouped by filter, which covered interest hangs under which, and what
-       is still to be settled.
-Not here: the conditions of one filter (siblings.py), one against another (conditions.py), telling brokers
+State: the interests with their counts, the roots grouped by filter, the parent of each covered interest, and what is
+       still to be settled.
+Not here: the conditions of one filter (siblings.py), comparing two conditions (conditions.py), telling brokers
           (broker/routing/interests.py).
 Paper: [grid] §1.2; [resources] §3.2.
 
-A covered interest hangs under one that covers it, and is settled again when that one goes. To find covering interests,
-a trie finds the filters, and among the siblings of each filter indexes find the conditions.
+A covered interest hangs under one that covers it, its parent, and is settled again when the parent is removed. To find
+covering interests, a trie finds the filters, and indexes find the conditions among the siblings of each filter.
 
-One interest may cover thousands, so the consequences of its coming and going are computed in steps, by ``go_on``. Until
-all is done the roots accept more than they must and never less: an interest that went stays a root until what it
-covered has settled, and those that a new root covers stay roots until they hang under it.
+One interest may cover thousands, so the consequences of adding or removing it are computed in steps, by ``go_on``.
+Until all steps are done, the roots may accept more than necessary but never less: a removed interest stays a root until
+what it covered has settled, and those that a new root covers stay roots until they hang under it.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from heliograph.matching.filters import FilterTrie, canonical
 from heliograph.matching.siblings import Siblings
 
 ANYTHING = Condition("predicates", "true")
-"""The condition of an interest that asks for topics only."""
+"""The condition of an interest that has only a topic filter."""
 
 
 class ConditionedFilter(NamedTuple):
-    """Topics, and what is asked of the events on them."""
+    """A topic filter, and a condition on the events."""
 
     filter: bytes
     condition: Condition = ANYTHING
@@ -47,12 +47,12 @@ class InterestSet:
 
     def __init__(self) -> None:
         self._count: dict[ConditionedFilter, int] = {}
-        self._parent: dict[ConditionedFilter, ConditionedFilter] = {}  # covered interest -> the one it hangs under
+        self._parent: dict[ConditionedFilter, ConditionedFilter] = {}  # covered interest -> its parent
         self._under: dict[ConditionedFilter, dict[ConditionedFilter, None]] = {}
-        self._filters = FilterTrie()  # of the groups
-        self._groups: dict[bytes, Siblings] = {}  # the roots of each filter, but for those that are leaving
-        self._leaving: dict[ConditionedFilter, None] = {}  # roots that went and under which others still hang
-        # Root -> filters whose roots it may cover, and roots that are to hang under it; taken from the end.
+        self._filters = FilterTrie()  # the filters of the groups
+        self._groups: dict[bytes, Siblings] = {}  # the roots of each filter, except those that are leaving
+        self._leaving: dict[ConditionedFilter, None] = {}  # removed roots under which others still hang
+        # Root -> filters whose roots it may cover, and roots that have to be moved under it; taken from the end.
         self._covering: dict[ConditionedFilter, list[bytes | ConditionedFilter]] = {}
         self.roots: dict[ConditionedFilter, None] = {}
 
@@ -68,7 +68,7 @@ class InterestSet:
         return not self._leaving and not self._covering
 
     def coverer(self, interest: ConditionedFilter) -> ConditionedFilter | None:
-        """The root that represents an interest of the set: itself, or the one that covers it."""
+        """The root that represents an interest of the set: the interest itself, or one that covers it."""
         interest = _plain(interest)
         if interest not in self._count:
             return None
@@ -77,7 +77,7 @@ class InterestSet:
         return interest
 
     def add(self, interest: ConditionedFilter) -> Change:
-        """An interest comes (once more)."""
+        """Add an interest, once more if it is there already."""
         interest = _plain(interest)
         count = self._count.get(interest, 0)
         self._count[interest] = count + 1
@@ -87,12 +87,12 @@ class InterestSet:
             return ([interest], []) if self._settle(interest) else ([], [])
         del self._leaving[interest], self.roots[interest]
         if self._settle(interest):
-            return [], []  # it never went
+            return [], []  # it was still a root
         self._hand_over(interest, self._parent[interest])
         return [], [interest]
 
     def remove(self, interest: ConditionedFilter) -> Change:
-        """An interest goes (once); it must be there."""
+        """Remove an interest once; it must be there."""
         interest = _plain(interest)
         count = self._count[interest]
         if count > 1:
@@ -113,7 +113,7 @@ class InterestSet:
         return [], [interest]
 
     def go_on(self, steps: int) -> Change:
-        """Do this many of the steps that wait; each settles one interest."""
+        """Do this many of the pending steps; each settles one interest."""
         came: dict[ConditionedFilter, None] = {}
         went: dict[ConditionedFilter, None] = {}
         for _ in range(steps):
@@ -126,7 +126,7 @@ class InterestSet:
         return list(came), list(went)
 
     def _cover_one(self, came: dict[ConditionedFilter, None], went: dict[ConditionedFilter, None]) -> None:
-        """Of the roots that another covers, find those of a filter, or hang one that was found under it."""
+        """Do one step for a root that may cover others: find those of one filter, or move one of them under it."""
         wide, waiting = next(iter(self._covering.items()))
         narrow = waiting.pop()
         if isinstance(narrow, bytes):
@@ -143,7 +143,7 @@ class InterestSet:
                 went[narrow] = None
 
     def _free_one(self, came: dict[ConditionedFilter, None], went: dict[ConditionedFilter, None]) -> None:
-        """Of what hangs under a root that went, let one find its own place; after the last, the root goes."""
+        """Settle one interest that hangs under a removed root; after the last one, drop the root."""
         leaving = next(iter(self._leaving))
         hanging = self._under.get(leaving)
         if hanging:
@@ -191,7 +191,7 @@ class InterestSet:
         self._under.setdefault(under, {})[interest] = None
 
     def _hand_over(self, interest: ConditionedFilter, parent: ConditionedFilter) -> None:
-        """What hangs under an interest hangs under its parent from now on: what covers the covering covers it too."""
+        """Move what hangs under an interest to the interest's parent, which covers it too."""
         hanging = self._under[parent]
         for orphan in self._under.pop(interest, ()):
             self._parent[orphan] = parent
@@ -200,7 +200,7 @@ class InterestSet:
             del self._under[parent]
 
     def _ungroup(self, interest: ConditionedFilter) -> None:
-        """Nothing is to hang under this root any more."""
+        """Remove a root from its group, so that nothing more hangs under it."""
         group = self._groups[interest.filter]
         group.remove(interest.condition)
         if not group.boxes:

@@ -1,9 +1,9 @@
-"""A trie of topic filters: which of them cover a filter, and which it covers.
+"""A trie of topic filters: which of them cover a given filter, and which it covers.
 
 In:    valid filters in canonical form.
 Out:   FilterTrie.covering(filter), .covered(filter).
 State: the trie: one dict per level.
-Not here: one filter against another (model/topics.py), filters against topics (topics.py).
+Not here: comparing two filters (model/topics.py), matching filters with topics (topics.py).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _END = None  # marks, in a node, that a filter ends there
 
 
 def canonical(pattern: bytes) -> bytes:
-    """One form for the two filters that match the same: every topic has a first level, so ``+/#`` says ``#``."""
+    """One form for filters that match the same: every topic has a first level, so ``+/#`` means ``#``."""
     return b"#" if pattern == b"+/#" else pattern
 
 
@@ -30,14 +30,14 @@ class FilterTrie:
         self._root: dict[Any, Any] = {}
 
     def add(self, pattern: bytes) -> None:
-        """A filter comes."""
+        """Add a filter."""
         node = self._root
         for level in pattern.split(b"/"):
             node = node.setdefault(level, {})
         node[_END] = pattern
 
     def remove(self, pattern: bytes) -> None:
-        """A filter goes; it must be there."""
+        """Remove a filter, which must be there."""
         levels = pattern.split(b"/")
         path = [self._root]
         for level in levels:
@@ -53,7 +53,7 @@ class FilterTrie:
         nodes = [self._root]
         for depth, level in enumerate(pattern.split(b"/")):
             following: list[dict[Any, Any]] = []
-            hidden = depth == 0 and level in HIDDEN_ROOTS  # wildcards at the first level do not see system topics
+            hidden = depth == 0 and level in HIDDEN_ROOTS  # wildcards at the first level do not match system topics
             for node in nodes:
                 if not hidden and b"#" in node:
                     yield node[b"#"][_END]

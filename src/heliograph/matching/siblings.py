@@ -3,11 +3,11 @@
 In:    conditions, with their boxes.
 Out:   a condition that covers a given one; those that a given one covers.
 State: an index of boxes and one of terms, or a list while there are few.
-Not here: filters, and what hangs under a root (covering.py); one condition against another (conditions.py).
+Not here: filters, and what hangs under a root (covering.py); comparing two conditions (conditions.py).
 
-A condition without a residue is compared by its box, so an index of boxes finds it. One with a residue is covered only
-by one that shares a term with it, or has no residue: it is found by its terms, since many of them have the same box, or
-none, and an index of boxes would have to return them all.
+A condition without a residue is compared by its box, so an index of boxes finds it. A condition with a residue is
+covered only by one that shares a term with it, or has no residue. It is found by its terms, because many such
+conditions have the same box, or none, and an index of boxes would have to return them all.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from heliograph.matching.boxes.index import BoxIndex, IndexFullError
 from heliograph.matching.condition import Condition
 from heliograph.matching.conditions import asks_less
 
-LISTED_MAX = 16  # conditions that are cheaper to try one by one than to ask an index about
+LISTED_MAX = 16  # up to this many conditions, trying each is cheaper than an index
 
 
 class Siblings:
@@ -31,10 +31,10 @@ class Siblings:
 
     def __init__(self) -> None:
         self.boxes: dict[Condition, Box | None] = {}
-        self._listed: dict[Condition, None] = {}  # what no index holds: few, or impossible, or of too many attributes
+        self._listed: dict[Condition, None] = {}  # conditions in no index: few, impossible, or with too many attributes
         self._plain: _Shelf | None = None  # without a residue …
         self._rich: _Shelf | None = None  # … and with one, beside a box
-        self._terms: _Terms | None = None  # of those with a residue, once there is one
+        self._terms: _Terms | None = None  # terms of those with a residue, once there is one
 
     def add(self, condition: Condition, wanted: Box | None) -> None:
         """A condition becomes a root."""
@@ -53,7 +53,7 @@ class Siblings:
                 self._shelve(one)
 
     def remove(self, condition: Condition) -> None:
-        """It is one no longer."""
+        """A condition is no longer a root."""
         del self.boxes[condition]
         self._listed.pop(condition, None)
         for index in (self._plain, self._rich, self._terms):
@@ -81,7 +81,7 @@ class Siblings:
                 yield one
 
     def _narrower(self, wide: Condition) -> Iterator[Condition]:
-        """All that it may cover; some may come twice."""
+        """All conditions that this one may cover; some may occur twice."""
         if wide.residue is not None:
             if self._terms is not None:
                 yield from self._terms.asking_all(wide)
@@ -97,9 +97,9 @@ class Siblings:
         assert self._plain is not None
         assert self._rich is not None
         if self.boxes[condition] is None:
-            self._listed[condition] = None  # nothing fits it: there is at most one such condition
+            self._listed[condition] = None  # no event matches it: there is at most one such condition
         elif condition.residue is not None and not condition.box:
-            pass  # its terms are all there is to find it by
+            pass  # it is found by its terms alone
         elif not (self._plain if condition.residue is None else self._rich).add(condition):
             self._listed[condition] = None
 
@@ -130,7 +130,7 @@ class _Shelf:
         return True
 
     def remove(self, condition: Condition) -> None:
-        """Take it out, if it is here."""
+        """Remove a condition, if it is here."""
         id = self._ids.pop(condition, None)
         if id is not None:
             del self._by_id[id]
@@ -141,7 +141,7 @@ class _Shelf:
         return map(self._by_id.__getitem__, self._index.coverers(narrow.box))
 
     def meeting(self, wide: Condition) -> Iterator[Condition]:
-        """Those whose boxes meet this one's. Few meet a narrow one, and the tables find them at once."""
+        """Those whose boxes intersect this one's. For a narrow box these are few, and the tables find them at once."""
         return map(self._by_id.__getitem__, self._index.intersecting(wide.box, Stored.ADVERTISEMENTS))
 
 
@@ -154,7 +154,7 @@ class _Terms:
         self._having: dict[str, dict[Condition, None]] = {}  # term -> all conditions with it
         self._first: dict[str, dict[Condition, None]] = {}  # term -> the conditions that are looked up by it
         self._key: dict[Condition, str] = {}  # … which is the rarest of their terms
-        self.unboxed: dict[Condition, None] = {}  # those that have nothing but terms
+        self.unboxed: dict[Condition, None] = {}  # conditions without a box
 
     def add(self, condition: Condition) -> None:
         assert condition.residue is not None
@@ -175,13 +175,13 @@ class _Terms:
             _take(self._having, term, condition)
 
     def asking_no_more(self, narrow: Condition) -> Iterator[Condition]:
-        """Those that may have no term that this one lacks."""
+        """Conditions whose terms may all be terms of this one."""
         if narrow.residue is not None:
             for term in ("", *sorted(narrow.residue.terms)):
                 yield from self._first.get(term, ())
 
     def asking_all(self, wide: Condition) -> Iterator[Condition]:
-        """Those that may have every term of this one."""
+        """Conditions that may have every term of this one."""
         assert wide.residue is not None
         found = [self._having.get(term, {}) for term in sorted(wide.residue.terms)]
         yield from min(found, key=len, default=self._key)

@@ -4,7 +4,7 @@ In:    conjunctions, or the sizes of blocks that were found elsewhere.
 Out:   the blocks that covering connects; the similarity.
 State: none; Forest keeps which numbers are connected.
 Not here: millions of requests (pipeline/requests.py), sharing itself (discovery/resources/forwarding.py).
-Paper: [resources] §5.1, Definition 1. Its formula is printed with n under the root; its example needs it outside.
+Paper: [resources] §5.1, Definition 1. The formula is printed with n under the root; the example needs it outside.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Forest:
         self._parent: dict[int, int] = {}
 
     def find(self, number: int) -> int:
-        """The number that stands for the block: its smallest."""
+        """The number that represents the block: its smallest."""
         parent = self._parent
         root = number
         while (above := parent.get(root, root)) != root:
@@ -35,23 +35,23 @@ class Forest:
         return root
 
     def join(self, one: int, other: int) -> None:
-        """Both are in one block."""
+        """Join the blocks of two numbers."""
         a, b = self.find(one), self.find(other)
         if a != b:
             self._parent[max(a, b)] = min(a, b)
 
     def edges(self) -> list[tuple[int, int]]:
-        """Every number that is not the smallest of its block, with that smallest."""
+        """Every number that is not the smallest of its block, paired with the smallest."""
         return [(number, self.find(number)) for number in self._parent]
 
 
 def similarity(sizes: Iterable[int], count: int) -> float:
-    """Of so many requests with blocks of these sizes; blocks of one do not count."""
+    """The similarity of ``count`` requests with blocks of these sizes; blocks of one do not count."""
     return sum(size * size for size in sizes if size > 1) ** 0.5 / count if count else 0.0
 
 
 def blocks(requests: Sequence[Conjunction]) -> list[list[int]]:
-    """The requests that covering connects, as places in the sequence; a request alone is no block."""
+    """The requests that covering connects, as places in the sequence; a single request is not a block."""
     index = BoxIndex()
     for place, request in enumerate(requests):
         index.add(place, request)

@@ -1,4 +1,4 @@
-"""Synopses: a topic read as something else than levels.
+"""Synopses: a topic read as an integer or as tags instead of levels.
 
 In:    the topic of an event, as bytes; its own headers.
 Out:   attributes with reserved names: ``$integer``, and ``$tag:name`` for every tag.
@@ -6,8 +6,8 @@ State: none.
 Not here: conditions on them (matching/languages/integer.py and tags.py).
 Paper: [topics] §3, topics as integers and as comma-separated <tag, value> pairs.
 
-It is the last level that is read: ``42``, or ``meters/42``; ``class=stock,price=9``, or ``market/class=stock,price=9``.
-Values of tags are texts. An event's own headers are tags too; of two with one name, the one in the topic counts.
+The last level is read: ``42``, or ``meters/42``; ``class=stock,price=9``, or ``market/class=stock,price=9``. Values of
+tags are texts. An event's own headers are tags too; if a name occurs in both, the tag in the topic is used.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from heliograph.model.predicates import INTEGER_MAX, INTEGER_MIN, Value
 INTEGER = "$integer"
 TAG = "$tag:"
 SYNOPSES = ("integer", "tags")
-"""The readings that there are, named like the languages that ask for them."""
+"""All synopses, named like the languages that use them."""
 
 _INTEGER = re.compile(rb"-?[0-9]{1,19}\Z")
 
@@ -50,7 +50,7 @@ def read_tags(topic: bytes, headers: dict[str, Any]) -> dict[str, Value]:
 
 
 def tag_text(value: Any) -> str | None:
-    """The value of a header as the value of a tag; floats have no single text and are none."""
+    """The value of a header as the value of a tag; None for floats, which have no single text."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):

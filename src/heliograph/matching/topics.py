@@ -3,7 +3,7 @@
 In:    valid topics and filters as bytes (model/topics.py checks them), with any hashable value per filter.
 Out:   TopicTable.match(topic) → values in the order they were added per filter; TopicSet.matching(filter) → topics.
 State: the tables. Exact filters are one dict; filters with wildcards are a trie of levels.
-Not here: caching of answers (broker/routes.py), one filter against one topic (model/topics.py).
+Not here: caching of answers (broker/routes.py), matching one filter with one topic (model/topics.py).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class _Branch(Generic[V]):
         self.children: dict[bytes, _Branch[V]] = {}
         self.plus: _Branch[V] | None = None
         self.ending: dict[V, None] = {}  # filters that end at this level
-        self.rest: dict[V, None] = {}  # filters that go on with "#"
+        self.rest: dict[V, None] = {}  # filters that continue with "#"
 
     @property
     def is_bare(self) -> bool:
@@ -41,7 +41,7 @@ class TopicTable(Generic[V]):
         self._exact: dict[bytes, dict[V, None]] = {}
         self._root: _Branch[V] = _Branch()
         self._wild = 0
-        self.visited = 0  # by the last match: how many places of the trie
+        self.visited = 0  # how many places of the trie the last match visited
 
     def add(self, pattern: bytes, value: V) -> None:
         """Put a value under a filter."""
@@ -54,7 +54,7 @@ class TopicTable(Generic[V]):
             self._wild += 1
 
     def remove(self, pattern: bytes, value: V) -> None:
-        """Take a value from under a filter; it need not be there."""
+        """Remove a value from a filter, if it is there."""
         if not is_wild(pattern):
             values = self._exact.get(pattern)
             if values is not None and value in values:
@@ -72,7 +72,7 @@ class TopicTable(Generic[V]):
             self._prune(path, pattern)
 
     def match(self, topic: bytes) -> list[V]:
-        """The values of every filter that matches. A value under two matching filters comes twice."""
+        """The values of every filter that matches. A value under two matching filters occurs twice."""
         found: list[V] = []
         exact = self._exact.get(topic)
         if exact is not None:
@@ -82,12 +82,12 @@ class TopicTable(Generic[V]):
             return found
         levels = topic.split(b"/")
         branches = [self._root]
-        if levels[0] in HIDDEN_ROOTS:  # wildcards at the first level do not see system topics
+        if levels[0] in HIDDEN_ROOTS:  # wildcards at the first level do not match system topics
             child = self._root.children.get(levels.pop(0))
             branches = [] if child is None else [child]
         for branch in branches:
             found += branch.rest
-        for level in levels:  # one flat loop: it is entered some sixty times for a topic of six levels
+        for level in levels:  # one flat loop: its body runs some sixty times for a topic of six levels
             following = []
             for branch in branches:
                 child = branch.children.get(level)
@@ -153,7 +153,7 @@ _LEAF: _Tree = {}
 
 
 class TopicSet:
-    """A set of topics that can say which of them a filter matches, so that a cache forgets only what changed."""
+    """A set of topics that can tell which of them a filter matches, so that a cache forgets only what changed."""
 
     __slots__ = ("_root",)
 
@@ -161,7 +161,7 @@ class TopicSet:
         self._root: _Tree = {}  # level -> subtree; None: a topic ends here
 
     def add(self, topic: bytes) -> None:
-        """Put a topic in."""
+        """Add a topic."""
         node = self._root
         for level in topic.split(b"/"):
             child = node.get(level)
@@ -171,7 +171,7 @@ class TopicSet:
         node[None] = _LEAF
 
     def discard(self, topic: bytes) -> None:
-        """Take a topic out; it need not be in."""
+        """Remove a topic, if it is there."""
         path = [self._root]
         levels = topic.split(b"/")
         for level in levels:

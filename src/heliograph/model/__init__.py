@@ -1,1 +1,1 @@
-"""Values that travel, and their senders: frozen, with no behaviour beyond questions about themselves."""
+"""Values that are sent, and their senders: frozen, with no behaviour but questions about themselves."""

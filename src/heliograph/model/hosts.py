@@ -12,7 +12,7 @@ from ipaddress import ip_address
 
 
 def is_loopback(host: str) -> bool:
-    """True if only this machine reaches that host. Names other than "localhost" are not, even "127.example"."""
+    """True if only this machine can reach that host. The only such name is "localhost"; "127.example" is not one."""
     if host == "localhost":
         return True
     try:

@@ -44,7 +44,7 @@ class Identity:
 
     @property
     def is_proven(self) -> bool:
-        """True if something was shown for it; an entity id that was merely claimed proves nothing."""
+        """True if the entity was proven by something; a merely claimed entity id proves nothing."""
         return self.proof != "none"
 
 
@@ -52,15 +52,15 @@ ANONYMOUS = Identity("anonymous")
 
 
 def entity_is_valid(entity: str) -> bool:
-    """Entity ids become topic levels and file names, so they are short and plain."""
+    """True if this can be an entity id. Ids become topic levels and file names, so they are short and plain."""
     return len(entity) <= ENTITY_LENGTH_MAX and _ENTITY.match(entity) is not None
 
 
 def network_is_valid(name: str) -> bool:
-    """Network names travel in datagrams and are typed in shells; an empty one is no name."""
+    """True if this can be a network name. Names are sent in datagrams and typed in shells; they are not empty."""
     return len(name) <= NETWORK_LENGTH_MAX and _ENTITY.match(name) is not None
 
 
 def describe_network(name: str) -> str:
-    """A network for people: its name, or that it has none."""
+    """A network in messages for people: its name, or that it has none."""
     return f"network {name!r}" if name else "a network without a name"

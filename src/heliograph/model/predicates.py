@@ -1,6 +1,6 @@
 """Predicates: tests on the attributes of an event, as data.
 
-In:    attribute names, operators and values, already read from text or from the wire.
+In:    attribute names, operators and values, already parsed from text or from the wire.
 Out:   Predicate, and Conjunction: all of them have to hold.
 State: none. Every value here is frozen and hashable.
 Not here: texts (matching/languages/), many conjunctions at once (matching/boxes/).
@@ -23,7 +23,7 @@ INTEGER_MAX = (1 << 63) - 1
 
 
 class Op(StrEnum):
-    """What a predicate asks."""
+    """The operator of a predicate."""
 
     EQUAL = "="
     UNEQUAL = "!="
@@ -45,4 +45,4 @@ class Predicate:
 
 
 Conjunction = tuple[Predicate, ...]
-"""Predicates that all have to hold; several may name one attribute. Empty: every event fits."""
+"""Predicates that all have to hold; several may name one attribute. Empty: every event matches."""

@@ -12,16 +12,16 @@ from typing import Any
 
 import msgspec
 
-# Reserved headers begin with "$"; users' own never do.
+# Reserved headers begin with "$"; publishers' own never do.
 TIMESTAMP = "$t"  # network time in microseconds since 1970 at the publisher
-UNSYNCHRONISED = "$u"  # present and true while the publisher's clock has not met network time
+UNSYNCHRONISED = "$u"  # present and true while the publisher's clock is not synchronised to network time
 EXPIRY = "$x"  # network time in microseconds after which it has expired
 TYPE = "$y"  # content type of the payload
-SYNOPSIS = "$s"  # synopsis type, where the topic alone does not say what the event is about
+SYNOPSIS = "$s"  # synopsis type, if the topic alone does not say what the event is about
 QUALITY = "$q"  # delivery constraints
 DESTINATIONS = "$d"  # explicit list of destination clients
 REPLY_TO = "$r"  # topic on which the publisher awaits an answer
-TRACE = "$p"  # where it passed, if tracing was asked for
+TRACE = "$p"  # the brokers that it passed, if tracing was asked for
 RESERVED = (TIMESTAMP, UNSYNCHRONISED, EXPIRY, TYPE, SYNOPSIS, QUALITY, DESTINATIONS, REPLY_TO, TRACE)
 
 Scalar = str | int | float | bool
@@ -48,12 +48,12 @@ class Publication:
 
     @property
     def id(self) -> tuple[int, int]:
-        """Unique in the whole network."""
+        """The id of the publication, unique in the whole network."""
         return (self.origin, self.sequence)
 
     @property
     def store(self) -> str | None:
-        """The store that delivered it; None: it came as it was published."""
+        """The store that delivered it; None if it was delivered live."""
         return None
 
     @property
@@ -83,13 +83,13 @@ class Publication:
 
     @property
     def timestamp_us(self) -> int | None:
-        """When it was published, in microseconds since 1970, if the publisher gave that."""
+        """When it was published, in microseconds since 1970, if the publisher gave a time."""
         stamp = self.all_headers.get(TIMESTAMP)
         return stamp if isinstance(stamp, int) else None
 
     @property
     def synchronised(self) -> bool:
-        """False while the publisher's clock had not met network time."""
+        """False if the publisher's clock was not synchronised to network time."""
         return not self.all_headers.get(UNSYNCHRONISED, False)
 
     @property
@@ -117,7 +117,7 @@ class Publication:
 
 
 class StoredPublication(Publication):
-    """A publication that a store delivered, with its place there."""
+    """A publication that a store delivered, with its position there."""
 
     __slots__ = ("_position", "_store")
 
@@ -148,14 +148,14 @@ class StoredPublication(Publication):
 
 
 class StoredRun:
-    """Publications of a store as bytes: whole EVENT frames, and the position of each. For programs that read many."""
+    """Publications of a store as bytes: whole EVENT frames and their positions. For programs that read many."""
 
     __slots__ = ("after", "before", "data", "positions", "store")
 
     def __init__(self, store: str, before: int, after: int, positions: list[int], data: bytes) -> None:
         self.store = store
         self.before = before  # it covers the log from here …
-        self.after = after  # … up to, not including, here; what is not in it did not match
+        self.after = after  # … up to, not including, here; positions that are missing in it did not match
         self.positions = positions
         self.data = data
 

@@ -1,12 +1,12 @@
 """Settings as data: what a key of the settings file means, what it may be, and what is wrong with a value.
 
-In:    fields of a room's config dataclass, each made by ``setting``.
+In:    fields of config dataclasses, each made by ``setting``.
 Out:   Setting (the metadata of a field), Problem (a fault with its key), and checks of values by their metadata.
 State: none.
 Not here: which sections there are, and reading values (config/); checks across keys (the dataclass itself).
 
-A key is defined once, in the dataclass of the room that uses it. A field that was not made by ``setting`` is not a key:
-the node computes it, or reads it from a file.
+A key is defined once, in the dataclass of the package that uses it. A field that was not made by ``setting`` is not a
+key: the node computes it, or reads it from a file.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class Problem:
 
     key: str  # as a user types it: "limits.links_max", "listener.main.port", or a whole section: "network"
     said: str  # what follows the key in the text
-    others: tuple[str, ...] = ()  # more keys that take part in it
+    others: tuple[str, ...] = ()  # other keys that are part of the problem
 
     def __str__(self) -> str:
         return self.key + self.said
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Every key that takes part in it."""
+        """Every key that is part of the problem."""
         return (self.key, *self.others)
 
 
@@ -61,7 +61,7 @@ class Setting:
     least: float | None
     most: float | None
     choices: tuple[str, ...]
-    reloads: bool  # False: a new value counts after a restart
+    reloads: bool  # False: a new value takes effect after a restart
     is_file: bool  # the path of a file that must exist
 
     @property
@@ -122,7 +122,7 @@ def same_as(config: type, name: str) -> Any:
 
 
 def flat(config: type) -> Any:
-    """A field that holds another config, whose keys stand in the same section: ``group`` of ``multicast`` is
+    """A field that holds another config, whose keys are in the same section: ``group`` of ``multicast`` is
     ``multicast_group``, and ``enabled`` is ``multicast`` itself.
     """
     return field(default_factory=config, metadata={_PREFIX: True})
@@ -133,7 +133,7 @@ class SettingField:
     """A key of a config dataclass."""
 
     name: str  # of the key in its section
-    attributes: tuple[str, ...]  # where its value is
+    attributes: tuple[str, ...]  # the path to its value in the config
     field: Field[Any]
     setting: Setting
     owner: type
@@ -165,7 +165,7 @@ def settings_of(config: type) -> Iterator[SettingField]:
 
 
 def composed(config: type, values: dict[str, Any], **more: Any) -> Any:
-    """An instance from values by key; ``more`` are fields that are no keys."""
+    """An instance from values by key; ``more`` are fields that are not keys."""
     inner: dict[str, dict[str, Any]] = {}
     for known in settings_of(config):
         if known.name not in values:

@@ -1,7 +1,7 @@
-"""Spelling: the known name that is nearest to an unknown one.
+"""Spelling: finds the known name that is most similar to an unknown one.
 
-In:    a name as the user typed it, the names that there are.
-Out:   the nearest one, if it is near enough to be suggested.
+In:    a name as the user typed it, and the known names.
+Out:   the most similar one, if it is similar enough to be suggested.
 State: none.
 Not here: the text of the suggestion (config/sources.py, topology/toml_tables.py, cli/config.py).
 """
@@ -16,7 +16,7 @@ NEAR = 0.5  # the share of characters that two names have in common, from 0 to 1
 
 
 def nearest(typed: str, known: Iterable[str]) -> str | None:
-    """The known name that looks most like this one; None if none does."""
+    """The known name that is most similar to this one; None if none is similar enough."""
     typed = typed[:TYPED_MAX]
     for name in get_close_matches(typed, known, n=1, cutoff=NEAR):
         common = _same_section(typed, name)  # limits.foo and limits.routes_max have little in common but the section
@@ -26,7 +26,7 @@ def nearest(typed: str, known: Iterable[str]) -> str | None:
 
 
 def _same_section(one: str, other: str) -> int:
-    """How many characters the section takes that both names begin with."""
+    """The length of the section with which both names begin."""
     start = next((place for place, pair in enumerate(zip(one, other, strict=False)) if len(set(pair)) > 1), 0)
     ends = [one.rfind(mark, 0, start) + len(mark) for mark in (".", "__") if mark in one[:start]]
     return max(ends, default=0)

@@ -1,4 +1,4 @@
-"""Subscriptions: what a client asked for, and what becomes of it when the client is slow.
+"""Subscriptions: what a client asked for, and what happens when the client is slow.
 
 In:    a SUBSCRIBE frame's body, or the program's call.
 Out:   Subscription and Policy; Wanted: a filter, with or without a condition.
@@ -16,9 +16,9 @@ from typing import NamedTuple
 class Policy(StrEnum):
     """What happens to a publication for a link that does not keep up."""
 
-    DROP_OLDEST = "drop_oldest"  # the oldest queued publication makes room, and is counted
+    DROP_OLDEST = "drop_oldest"  # the oldest queued publication is dropped and counted
     DISCONNECT = "disconnect"  # the subscriber loses its link rather than a publication
-    HOLD = "hold"  # publishers that opted in wait; what others publish is treated as drop_oldest
+    HOLD = "hold"  # publishers that opted in wait; publications of others are treated as drop_oldest
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,19 +28,19 @@ class Subscription:
     number: int
     filter: bytes
     policy: Policy = Policy.DROP_OLDEST
-    echo: bool = True  # False: not what this same session published
-    group: str = ""  # with a name: shared with others of that group and filter; each publication goes to one of them
+    echo: bool = True  # False: without publications of this same session
+    group: str = ""  # if set, shared with others of the same group and filter; each publication goes to one of them
     language: str = "topic"  # of ``where``
-    where: str = ""  # what else is asked of a publication, in the language's canonical form
+    where: str = ""  # the condition, in the language's canonical form
 
     @property
     def wanted(self) -> Wanted:
-        """What is asked for."""
+        """The filter of this subscription, with its condition if it has one."""
         return Conditional(self.filter, self.language, self.where) if self.where else self.filter
 
 
 class Conditional(NamedTuple):
-    """A topic filter, and a condition on what it matches."""
+    """A topic filter, and a condition on the publications that it matches."""
 
     filter: bytes
     language: str
@@ -52,5 +52,5 @@ Wanted = bytes | Conditional
 
 
 def filter_of(wanted: Wanted) -> bytes:
-    """The topics that it is about."""
+    """The topic filter of what is wanted."""
     return wanted if isinstance(wanted, bytes) else wanted.filter

@@ -1,13 +1,13 @@
-"""Topics and topic filters: what a name may look like and what a wildcard matches.
+"""Topics and topic filters: which names are valid, and what a wildcard matches.
 
 In:    bytes as in a frame.
-Out:   is it valid, does this filter match this topic, does this filter cover that one.
+Out:   whether a name is valid, whether a filter matches a topic, whether a filter covers another.
 State: none.
-Not here: looking a topic up among many filters (matching/topics.py).
+Not here: looking up a topic among many filters (matching/topics.py).
 
-Levels are separated by "/". "+" matches one level, "#" as the last level any number of levels, none included: ``a/#``
-matches ``a``. At the first level neither matches a system topic (Services, Entity, System), an inbox or a created topic
-(Topics).
+Levels are separated by "/". "+" matches one level. "#" as the last level matches any number of levels, even none:
+``a/#`` matches ``a``. At the first level neither matches a system topic (Services, Entity, System), an inbox or a
+created topic (Topics).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ TOPIC_BYTES_MAX = 1_024
 TOPIC_LEVELS_MAX = 32  # deeper names are mistakes, and each level costs a step of the trie
 SHOWN_MAX = 100  # characters of a name in a message
 SYSTEM_ROOTS = (b"Services", b"Entity", b"System")
-INBOX_ROOT = b"Inbox"  # Inbox/<broker>/<session>/…: where answers and directed publications find a session
-ENTITY_ROOT = b"Entity"  # Entity/<entity>: what others tell an entity; only that entity hears it
-CREATED_ROOT = b"Topics"  # Topics/<uuid>/…: topics that an entity created; its grants say who may use them
+INBOX_ROOT = b"Inbox"  # Inbox/<broker>/<session>/…: where a session receives answers and directed publications
+ENTITY_ROOT = b"Entity"  # Entity/<entity>: publications for an entity; only that entity receives them
+CREATED_ROOT = b"Topics"  # Topics/<uuid>/…: topics that an entity created; its grants allow others to use them
 HIDDEN_ROOTS = (*SYSTEM_ROOTS, INBOX_ROOT, CREATED_ROOT)
 
 _INBOX = re.compile(r"Inbox/[0-9a-f]{16}/[0-9a-f]{16}\Z")
@@ -77,7 +77,7 @@ def is_inbox(name: str) -> bool:
 
 
 def matches(pattern: bytes, topic: bytes) -> bool:
-    """True if a valid filter matches a valid topic. The plain form: matching/topics.py is the fast one."""
+    """True if a valid filter matches a valid topic. The simple form; matching/topics.py is the fast one."""
     wanted, given = pattern.split(b"/"), topic.split(b"/")
     if wanted[0] in (b"+", b"#") and given[0] in HIDDEN_ROOTS:
         return False
@@ -93,7 +93,7 @@ def covers(wide: bytes, narrow: bytes) -> bool:
     """True if every topic that ``narrow`` matches is matched by ``wide``. Both are valid filters."""
     outer, inner = wide.split(b"/"), narrow.split(b"/")
     if inner == [b"#"]:
-        inner = [b"+", b"#"]  # no topic has no levels, so both match the same
+        inner = [b"+", b"#"]  # every topic has a level, so both match the same
     if outer[0] in (b"+", b"#") and inner[0] in HIDDEN_ROOTS:
         return False
     for position, level in enumerate(outer):

@@ -1,1 +1,1 @@
-"""Notes made visible: log lines and counters."""
+"""Makes notes visible: log lines and counters."""

@@ -2,8 +2,8 @@
 
 In:    notes, with the name of the machine that made them.
 Out:   ``report()``: plain JSON values.
-State: one number per (machine, kind, reason). There are as many as kinds times reasons, so it is bounded.
-Not here: traffic (each machine counts its own and shows it by ``report``).
+State: one number per (machine, kind, reason). It is bounded, as kinds and reasons are.
+Not here: traffic (each machine counts its own and shows it in ``report``).
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ class Counters:
         self._counts: dict[tuple[str, str, str], int] = {}
 
     def heard(self, machine: str, note: Note) -> None:
-        """A note, as the driver hands it over."""
+        """Count a note, passed on by the driver."""
         reason = getattr(note, "reason", None)
         key = (machine, kind_of(note), reason.word if isinstance(reason, Reason) else "")
         self._counts[key] = self._counts.get(key, 0) + 1
 
     def count(self, kind: str, reason: Reason | None = None) -> int:
-        """How often a kind happened at any machine; with a reason, for that reason."""
+        """How often a kind of note occurred at any machine; with a reason, only for that reason."""
         return sum(
             count
             for (_, one, word), count in self._counts.items()
@@ -34,7 +34,7 @@ class Counters:
         )
 
     def report(self) -> list[dict[str, str | int]]:
-        """All of them, sorted."""
+        """All counters, sorted."""
         return [
             {"machine": machine, "note": kind, "reason": word, "count": count}
             for (machine, kind, word), count in sorted(self._counts.items())

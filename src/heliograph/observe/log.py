@@ -2,8 +2,8 @@
 
 In:    notes, with the name of the machine that made them; a few lines of the node itself.
 Out:   one line each, with time, level, broker and machine.
-State: per kind of note, how many lines this second: a flood of bad peers must not become a flood of lines.
-Not here: kinds of notes (notes.py), how often each happened (counters.py).
+State: per kind of note, the lines of this second: a flood of bad peers must not become a flood of lines.
+Not here: kinds of notes (notes.py), how often each occurred (counters.py).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from heliograph.notes import Note
 
 LEVELS = ("debug", "info", "warning", "error")
 FORMATS = ("text", "json")
-LINES_PER_SECOND = 50  # per kind of note; the rest are counted and told in one line
+LINES_PER_SECOND = 50  # per kind of note; the rest are counted and summed up in one line
 SAID = "node_said"
 
 _PLAIN = re.compile(r"[\w.:/@+-]+\Z", re.ASCII)
@@ -32,13 +32,13 @@ _PLAIN = re.compile(r"[\w.:/@+-]+\Z", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
-    """What is logged, and how it looks."""
+    """What is logged, and in which form."""
 
     level: str = setting("info", "the lowest level that is logged", choices=LEVELS, reloads=False)
     format: str = setting("text", "text for people, or one JSON object per line", choices=FORMATS, reloads=False)
 
     def problems(self, path: str = "log") -> list[Problem]:
-        """Everything wrong with it."""
+        """All problems with these settings."""
         return check(self, path)
 
 
@@ -65,7 +65,7 @@ class NodeLog:
         self._lines: dict[str, int] = {}
 
     def heard(self, machine: str, note: Note) -> None:
-        """A note, as the driver hands it over."""
+        """Log a note, passed on by the driver."""
         level = note.level
         if level not in self._loud_enough:
             return
@@ -79,7 +79,7 @@ class NodeLog:
             self._write(now, level, machine, kind, fields)
 
     def say(self, level: str, text: str) -> None:
-        """A line of the node itself."""
+        """Log a line of the node itself."""
         if level in self._loud_enough:
             self._write(self._clock(), level, "node", SAID, {"text": text})
 
@@ -97,7 +97,7 @@ class NodeLog:
             self._stream.write(self._line(now, level, self._broker, machine, kind, fields))
             self._stream.flush()
         except (OSError, ValueError):
-            pass  # the stream is closed: no reason to stop
+            pass  # the stream is closed, which is no reason to stop
 
 
 def kind_of(note: Note) -> str:
@@ -118,7 +118,7 @@ def _json_line(now: int, level: str, broker: str, machine: str, kind: str, field
 
 
 def _word(value: Any) -> str:
-    """A value in a line of text. Whatever a peer could have put into it is quoted, so that it cannot forge a line."""
+    """A value in a line of text. Anything that may come from a peer is quoted, so that it cannot forge a line."""
     value = _value(value)
     if isinstance(value, str) and _PLAIN.match(value):
         return value

@@ -1,1 +1,1 @@
-"""The data pipeline: what flows through the network becomes tables, on Spark through PySpark."""
+"""The data pipeline: stores network traffic in tables, with Spark through PySpark."""

@@ -1,12 +1,12 @@
-"""The archive: what flows becomes Delta tables, each publication once.
+"""The archive: publications are written to Delta tables, each exactly once.
 
 In:    a stream or a batch with the columns of the source (format "heliograph").
 Out:   rows in the tables of kinds.py, and in ``quarantine``.
-State: a checkpoint folder of Spark; the tables themselves say which batches are in.
+State: a checkpoint folder of Spark; the tables themselves record which batches they contain.
 Not here: the source (source.py), tables (tables.py).
 
 In each micro-batch the kinds that occur are written one after the other, each with the number of the batch. After a
-crash Spark repeats the batch with the same number and the same rows, and tables that have it already pass it over.
+crash Spark repeats the batch with the same number and the same rows, and tables that already have it skip it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def start(
     checkpoint: str = "",
     say: Progress | None = None,
 ) -> StreamingQuery:
-    """Archive a stream. ``once``: everything that is there, then end; else every few seconds."""
+    """Archive a stream. ``once``: everything present, then stop; otherwise every few seconds."""
     tables = LakeTables(root)
     place = checkpoint or f"{tables.root}/{CHECKPOINT}"
 
@@ -65,7 +65,7 @@ def start(
 
 
 def add(batch: DataFrame, tables: LakeTables, query: str, number: int) -> dict[str, int]:
-    """Add one batch to the tables; rows that were added, by table."""
+    """Add one batch to the tables. Returns the number of rows added, by table."""
     rows = _outfitted(batch, tables).persist()
     try:
         present = _present(rows)
@@ -95,7 +95,7 @@ def _present(rows: DataFrame) -> set[str]:
 
 
 def _quarantined(rows: DataFrame, kinds: list[TableKind], has_others: bool) -> DataFrame | None:
-    """Rows that their kind cannot read, and rows that no kind takes; None if there are none."""
+    """Rows that their kind cannot read, and rows without a kind; None if there are none."""
     from pyspark.sql import functions as f
 
     parts = [kind.rows(rows).where("reason is not null") for kind in kinds if kind.body]
@@ -110,14 +110,14 @@ def _quarantined(rows: DataFrame, kinds: list[TableKind], has_others: bool) -> D
 
 
 def _outfitted(batch: DataFrame, tables: LakeTables) -> DataFrame:
-    """Rows with their kind and the length of their payload, and large payloads in files."""
+    """Rows with their kind and the length of their payload; large payloads are moved to files."""
     from pyspark.sql import functions as f
 
     wanted = (*KEYS, "topic", "value", "timestamp", "headers", "origin", "sequence", "synchronised")
     for name in wanted:
         if name not in batch.columns:
             batch = batch.withColumn(name, f.lit(None).cast(_MISSING.get(name, "string")))
-    # When a store took it is not told by every store; when it was published is the next best thing that never changes.
+    # Not every store reports when it took a publication; the time of publication is the next best constant value.
     when = f.coalesce("stored", "timestamp", f.timestamp_seconds(f.lit(0)))
     rows = batch.select(*wanted).withColumn("stored", when).withColumn("length", f.length("value").cast("long"))
     rows = rows.withColumn("value_file", f.lit(None).cast("string"))
@@ -131,7 +131,7 @@ _MISSING |= {"stored": "timestamp", "timestamp": "timestamp", "value": "binary"}
 
 
 def _filing(folder: str) -> Any:
-    """Write payloads to files; rows with their names in place of the payloads."""
+    """Write payloads to files. Returns the rows with file names in place of the payloads."""
 
     def file(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         files, base = fs.FileSystem.from_uri(folder if "://" in folder else Path(folder).absolute().as_uri())

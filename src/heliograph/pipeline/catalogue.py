@@ -1,11 +1,11 @@
 """The catalogue: topics, brokers, links and resources over time, as SQL views over the archive.
 
 In:    the tables of an archive.
-Out:   VIEWS: a name and its SQL each; register(): all views whose tables are there.
+Out:   VIEWS: a name and its SQL each; register(): all views whose tables exist.
 State: none.
 Not here: the tables (kinds.py, tables.py); docs/reference/pipeline.md describes the columns.
 
-``valid_from`` and ``valid_to`` say when something was so; ``valid_to`` is null for what still is.
+``valid_from`` and ``valid_to`` are the period in which a row was true; ``valid_to`` is null if it still is.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ VIEWS: tuple[SqlView, ...] = (
 
 
 def register(spark: SparkSession, tables: LakeTables) -> list[str]:
-    """Give all tables and views their names in SQL; the names."""
+    """Register all tables and views in SQL, and return their names."""
     names = tables.register(spark)
     for view in VIEWS:
         if set(view.needs) <= set(names):

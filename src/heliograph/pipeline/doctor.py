@@ -1,7 +1,7 @@
-"""The doctor: can this machine run the pipeline, and if not, what is to be done?
+"""The doctor: checks whether this machine can run the pipeline, and says what to do if not.
 
 In:    this machine: Java, the packages of the extra `spark`, Python.
-Out:   examine(): one Diagnosis per check, each with one line; the checks that start nothing take a second.
+Out:   examine(): one Diagnosis of one line per check; checks that start no process take a second.
 State: none.
 Not here: finding Java (java.py), printing (cli/pipeline.py).
 """
@@ -25,7 +25,7 @@ Version = Callable[[str], str]
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     about: str
     is_good: bool
@@ -33,7 +33,7 @@ class Diagnosis:
 
 
 def examine(version_of: Version = version) -> list[Diagnosis]:
-    """Everything that can be seen without starting Spark."""
+    """Everything that can be checked without starting Spark."""
     return [*_java(), *_packages(version_of), *_room()]
 
 
@@ -47,7 +47,7 @@ def _java() -> Iterator[Diagnosis]:
 
 
 def misfit(version_of: Version = version) -> str | None:
-    """What is wrong with the packages that every job needs, in one line; None if they fit."""
+    """What is wrong with the packages that every job needs, in one line; None if they are suitable."""
     needed = ("pyspark", "pandas", "pyarrow")
     bad = (each for each in _packages(version_of) if each.about in needed and not each.is_good)
     return next((each.told for each in bad), None)

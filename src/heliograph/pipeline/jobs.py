@@ -28,7 +28,7 @@ WAIT_S = 1
 def keep(
     spark: SparkSession, root: str, options: Mapping[str, str], *, follow: bool, seconds: int, say: archive.Progress
 ) -> dict[str, Any]:
-    """Archive what stores keep: everything that is there, or on and on until Ctrl-C."""
+    """Archive what stores keep: everything present, or continuously until Ctrl-C."""
     stream = spark.readStream.format("heliograph").options(**options).load()
     query = archive.start(stream, root, once=not follow, seconds=seconds, say=say)
     try:
@@ -42,7 +42,7 @@ def keep(
 
 
 def compact(root: str, kept_hours: int | None) -> list[dict[str, Any]]:
-    """Put small files together; remove old ones if hours are given. No Spark is needed for that."""
+    """Merge small files; remove old ones if hours are given. This does not need Spark."""
     tables = LakeTables(root)
     found = []
     for name in _names(tables):
@@ -68,7 +68,7 @@ def ask(spark: SparkSession, root: str, query: str) -> list[dict[str, Any]]:
 def match(
     spark: SparkSession, root: str, subscriptions: list[history.Subscription], since: str, until: str, save: str
 ) -> dict[str, Any]:
-    """Subscriptions over the archived events: how many each would have got. ``save``: the pairs, as Parquet."""
+    """Count the archived events that each subscription would have received. ``save``: the pairs, as Parquet."""
     events = LakeTables(root).read(spark, "events", since, until)
     found = history.match(events, subscriptions, keep=[*history.KEY, "topic", "timestamp"]).persist()
     if save:
@@ -81,14 +81,14 @@ def match(
 def matched_events(
     spark: SparkSession, root: str, subscription: history.Subscription, since: str, until: str
 ) -> DataFrame:
-    """The events that one subscription would have got, in order."""
+    """The events that one subscription would have received, in order."""
     events = LakeTables(root).read(spark, "events", since, until)
     kept = [*history.KEY, "topic", "value", "value_file", "headers"]
     return history.match(events, [subscription], keep=kept).orderBy("store", "partition", "offset").limit(PUBLISHED_MAX)
 
 
 def similarity(spark: SparkSession, path: str) -> dict[str, Any]:
-    """Blocks and similarity of the requests of a file, and what caching would save if it has times."""
+    """Blocks and similarity of the requests in a file, and what caching would save if they have times."""
     table = read_requests(spark, path)
     figures = requests.study(table).figures()
     if "time" in table.columns:
@@ -97,7 +97,7 @@ def similarity(spark: SparkSession, path: str) -> dict[str, Any]:
 
 
 def network_figures(spark: SparkSession, root: str) -> dict[str, Any]:
-    """Delay, load and the rest, and the advice that follows."""
+    """Delay, load and other figures, and the resulting advice."""
     found = {name: _rows(table) for name, table in network.figures(spark, LakeTables(root)).items()}
     if not found:
         raise UsageError(f"{root} has no tables yet: run `heliograph pipeline archive` first")
@@ -105,7 +105,7 @@ def network_figures(spark: SparkSession, root: str) -> dict[str, Any]:
 
 
 def evaluate(spark: SparkSession, folder: str) -> dict[str, Any]:
-    """Tables and figures of measurements, written beside them."""
+    """Tables and figures of measurements, written to the same folder."""
     table = _rows(evaluation.summary(evaluation.measurements(spark, folder)))
     figures = [str(path) for path in evaluation.draw(table, Path(folder))]
     with (Path(folder) / "summary.csv").open("w", encoding="utf-8", newline="") as file:
@@ -116,7 +116,7 @@ def evaluate(spark: SparkSession, folder: str) -> dict[str, Any]:
 
 
 def read_requests(spark: SparkSession, path: str) -> DataFrame:
-    """Requests from Parquet, JSON lines or CSV: filter, language, where, and perhaps time."""
+    """Requests from Parquet, JSON lines or CSV: filter, language, where, and optionally time."""
     if not Path(path).exists() and "://" not in path:
         raise UsageError(f"{path} is not there")
     ending = Path(path).suffix
@@ -148,7 +148,7 @@ def _rows(table: DataFrame) -> list[dict[str, Any]]:
 
 
 def _plain(value: Any) -> Any:
-    """A value that JSON has."""
+    """A value that JSON can represent."""
     if isinstance(value, bytes | bytearray):
         return bytes(value).decode(errors="backslashreplace")
     if isinstance(value, list):

@@ -1,13 +1,13 @@
 """Kinds: which publications become rows of which table. One entry per table.
 
-In:    rows as the source has them (rows.py).
+In:    rows in the columns of the source (rows.py).
 Out:   KINDS; with_kind(): rows with the name of their table; TableKind.rows(): the rows of a table, in its columns.
 State: none.
 Not here: writing tables (tables.py, archive.py), views over them (catalogue.py), binary messages (topic_messages.py).
 
-JSON is read by Spark's own ``from_json``, so that nothing here runs in Python per row but where a payload is binary.
-What a kind cannot read, and what no kind takes, goes to the table ``quarantine`` with the reason. Nothing here may fail
-on a payload or a topic: it would stop the archive for good. So no index into an array, and no decoding, is strict.
+JSON is read by Spark's own ``from_json``, so that no Python runs per row except for binary payloads. Payloads that a
+kind cannot read, and those without a kind, go to the table ``quarantine`` with the reason. Nothing here may fail on a
+payload or a topic, because that would stop the archive for good. So no index into an array, and no decoding, is strict.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from heliograph.pipeline.topic_messages import as_json
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-# What every row of every table has: which publication it was.
+# The columns of every table, which identify the publication.
 KEYS = ("store", "partition", "offset", "stored")
 EVENT = "events"
 QUARANTINE = "quarantine"
@@ -37,13 +37,13 @@ class TableKind:
 
     name: str
     where: str  # SQL on the topic
-    body: str  # the JSON that is expected in the payload; empty: any bytes
+    body: str  # the JSON expected in the payload; empty: any bytes
     columns: tuple[str, ...]  # SQL, over the row and ``body``
     by: tuple[str, ...] = ("date",)
-    as_json: Callable[[bytes], str] | None = None  # for payloads that are not JSON; what is wrong with one is "fault"
+    as_json: Callable[[bytes], str] | None = None  # for payloads that are not JSON; errors are in "fault"
 
     def rows(self, batch: DataFrame) -> DataFrame:
-        """The rows of this kind, with ``reason``: null if they are good. They still have ``topic`` and ``value``."""
+        """The rows of this kind, with ``reason``: null if they are valid. They still have ``topic`` and ``value``."""
         from pyspark.sql import functions as f
 
         mine = batch.where(f.col("kind") == self.name)
@@ -56,19 +56,19 @@ class TableKind:
         return read.withColumn("reason", f.when(f.col(f"body.{first}").isNull(), told))
 
     def _text(self) -> Column:
-        """The payload as JSON. A cast checks nothing, where ``decode`` would fail on bytes that are no UTF-8."""
+        """The payload as JSON. A cast checks nothing, whereas ``decode`` would fail on invalid UTF-8."""
         from pyspark.sql import functions as f
 
         plain = f.col("value").cast("string")
         return plain if self.as_json is None else _in_python(self.as_json)(f.col("value"))
 
     def table(self, rows: DataFrame) -> DataFrame:
-        """Good rows in the table's columns, with those that it is partitioned by."""
+        """Valid rows in the table's columns, including those that it is partitioned by."""
         return dated(rows.where("reason is null").selectExpr(*KEYS, *self.columns), self.by)
 
 
 def dated(rows: DataFrame, by: tuple[str, ...]) -> DataFrame:
-    """Rows with their partitions, which follow from when they were stored."""
+    """Rows with their partition columns, which are computed from when they were stored."""
     from pyspark.sql import functions as f
 
     found = rows.withColumn("date", f.to_date("stored"))
@@ -76,7 +76,7 @@ def dated(rows: DataFrame, by: tuple[str, ...]) -> DataFrame:
 
 
 def with_kind(rows: DataFrame) -> DataFrame:
-    """Rows with ``kind``: the name of the first kind that takes their topic, else of the quarantine."""
+    """Rows with ``kind``: the name of the first kind that accepts their topic, or the quarantine."""
     from pyspark.sql import functions as f
 
     fitting = (f.when(f.expr(kind.where), f.lit(kind.name)) for kind in KINDS)
@@ -84,15 +84,15 @@ def with_kind(rows: DataFrame) -> DataFrame:
 
 
 def _in_python(read: Callable[[bytes], str]) -> Any:
-    """A function on payloads as one of Spark on columns."""
+    """Wrap a function on payloads as a Spark function on columns."""
     import pyarrow as pa
     from pyspark.sql.pandas.functions import arrow_udf
 
     def run(values: pa.Array) -> pa.Array:
         return pa.array([None if value is None else read(value) for value in values.to_pylist()], pa.string())
 
-    run.__annotations__ = {"values": pa.Array, "return": pa.Array}  # Spark reads them: they must be types, not text
-    make: Any = arrow_udf  # its stubs know the older form, which warns
+    run.__annotations__ = {"values": pa.Array, "return": pa.Array}  # Spark needs types here, not strings
+    make: Any = arrow_udf  # its stubs only know the older form, which warns
     return make(run, "string")
 
 

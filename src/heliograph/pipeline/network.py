@@ -1,7 +1,7 @@
-"""Network analytics: delay, jitter, hops, load and where interest concentrates; and advice that follows from them.
+"""Network analytics: delay, jitter, hops, load and concentration of interest; and the resulting advice.
 
 In:    the tables ``hops``, ``brokers``, ``links`` and ``events`` of an archive.
-Out:   figures(): tables by name; advise(): Advice in order of weight.
+Out:   figures(): tables by name; advise(): Advice, the most important first.
 State: none.
 Not here: publishing advice (cli/pipeline.py), the raw observations (services/monitor.py).
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 TOPIC = "System/Advice"
 CPU_HIGH, CPU_LOW = 700, 100  # per mille, as a mean
 SHARE_HIGH = 0.5  # of all connections at one broker of several
-DETOUR_HOPS = 3  # brokers on the way, from which a direct link is worth a thought
+DETOUR_HOPS = 3  # brokers on a path from which a direct link is worth considering
 DETOUR_SAMPLES = 5
 
 _FIGURES: dict[str, tuple[tuple[str, ...], str]] = {
@@ -93,21 +93,21 @@ class Advice:
     kind: str  # broker, link, weights
     about: str
     text: str
-    value: float  # how much: the larger, the more it matters
+    value: float  # how much: the larger, the more important
 
     def row(self, time_us: int) -> dict[str, Any]:
-        """As it is published."""
+        """The form in which it is published."""
         return {"time_us": time_us, **asdict(self)}
 
 
 def figures(spark: SparkSession, tables: LakeTables) -> dict[str, DataFrame]:
-    """Every figure whose tables are there."""
+    """Every figure whose tables exist."""
     there = set(register(spark, tables))
     return {name: spark.sql(sql) for name, (needs, sql) in _FIGURES.items() if set(needs) <= there}
 
 
 def advise(found: dict[str, list[dict[str, Any]]]) -> list[Advice]:
-    """What the figures suggest; pure, so that it can be tested without Spark."""
+    """What the figures suggest; a pure function, so that it can be tested without Spark."""
     advice = [*_brokers(found), *_links(found), *_weights(found)]
     return sorted(advice, key=lambda each: -each.value)
 
@@ -145,7 +145,7 @@ def _links(found: dict[str, list[dict[str, Any]]]) -> list[Advice]:
 
 
 def _weights(found: dict[str, list[dict[str, Any]]]) -> list[Advice]:
-    """Where load is uneven, load should count for more in the choice of a broker."""
+    """If load is uneven, it should have more weight in the choice of a broker."""
     load = [row for row in found.get("load", []) if row["cpu_permille"] is not None]
     if len(load) < 2:
         return []

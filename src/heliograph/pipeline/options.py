@@ -1,9 +1,9 @@
 """Options of the source and the sink, read and checked in one place.
 
-In:    what a program gave to ``.option(…)``. Names are compared without regard to case, as Spark does.
+In:    what a program passed to ``.option(…)``. Names are case-insensitive, as in Spark.
 Out:   SourceOptions, with a client for the driver and for tasks.
 State: none. It is sent to tasks, so it holds plain values: names of files, never secrets.
-Not here: what is done with them (source.py, sink.py).
+Not here: how they are used (source.py, sink.py).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ KNOWN = (
     *("columns", "attributes", "reader", "url", "network", "entity", "tokenFile", "authority", "certificate", "key"),
     *("publisher", "topic", "batch", "checkpointLocation", "path"),
 )
-RANGE_POSITIONS = 250_000  # that one task reads, if nothing else is asked for
+RANGE_POSITIONS = 250_000  # that one task reads by default
 TIMEOUT_S = 10.0
 
 Offsets = dict[str, dict[str, int]]
@@ -49,7 +49,7 @@ LOG = "0"  # a store has one log today; its number is the partition
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """What a program asked for."""
+    """The options of a program."""
 
     filters: tuple[str, ...] = ("#",)
     pattern: str = ""
@@ -70,11 +70,11 @@ class SourceOptions:
 
     @property
     def schema(self) -> pa.Schema:
-        """Of the rows."""
+        """The schema of the rows."""
         return schema_of(self.columns, parse_attributes(self.attributes))
 
     def connect(self, urls: Sequence[str] = (), name: str = "spark") -> BlockingClient:
-        """A client, at the broker that is named, or at one of others, the first of them that answers."""
+        """A client at the configured broker or, if others are given, at the first of those that answers."""
         from heliograph.live.blocking import connect_blocking
 
         given = self.connection
@@ -83,7 +83,7 @@ class SourceOptions:
 
 
 def read_options(given: Mapping[str, str], streaming: bool) -> SourceOptions:
-    """Check everything, and say what is wrong in one line."""
+    """Check all options; errors are reported in one line."""
     words = {name.lower(): value for name, value in given.items()}
     unknown = sorted(set(words) - {name.lower() for name in KNOWN})
     if unknown:

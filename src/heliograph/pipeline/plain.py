@@ -1,9 +1,9 @@
-"""One clear line instead of Java's eighty: what an error of Spark means to the user.
+"""One clear line instead of Java's eighty: what an error of Spark means for the user.
 
 In:    exceptions of PySpark, Py4J, delta-rs and the operating system.
 Out:   PipelineError with one line that says what to do.
 State: none.
-Not here: errors of the network (errors.py, which say it themselves).
+Not here: errors of the network (errors.py), which are clear already.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from heliograph.errors import HeliographError
 
 LINE_MAX = 300
 
-# What is found in the text of an error, and what to tell.
+# Texts that occur in errors, and what to say instead.
 _MEANINGS: tuple[tuple[str, str], ...] = (
     (r"No space left on device", "no space left on device: make room, then run the command again; nothing is lost"),
     (r"PATH_NOT_FOUND.*?(?:Path does not exist: )(\S+)", "{0} is not there: run `heliograph pipeline archive` first"),
@@ -42,7 +42,7 @@ class PipelineError(HeliographError):
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """Run a job; whatever Spark raises becomes one line."""
+    """Run a job; any error of Spark becomes one line."""
     try:
         yield
     except (HeliographError, KeyboardInterrupt, SystemExit):
@@ -64,5 +64,5 @@ def meaning(text: str) -> str:
 
 
 def _is_foreign(error: Exception) -> bool:
-    """True for an error of a library that this room is made of."""
+    """True for an error of a library that the pipeline uses."""
     return type(error).__module__.split(".")[0] in ("pyspark", "py4j", "deltalake", "_internal", "pyarrow", "grpc")

@@ -1,4 +1,4 @@
-"""Pushdown: what a query asks of offset, topic and time narrows what tasks read.
+"""Pushdown: a query's conditions on offset, topic and time reduce what tasks read.
 
 In:    filters that Spark offers a reader before it plans its tasks.
 Out:   Narrowed: a range of offsets, topics, a range of times. It may be wider than the filters, never narrower.
@@ -6,11 +6,11 @@ State: none.
 Not here: reading (source.py).
 
 Every filter goes back to Spark, which checks it again: a filter that is not understood here costs time, never rows.
-Offsets and topics decide what stores send. Times do so in the task, before rows go to the JVM: what stores know is when
-they took a publication, and the column ``timestamp`` is what the publisher's clock said.
+Offsets and topics limit what stores send. Times are filtered in the task, before rows go to the JVM: stores know only
+when they took a publication, and the column ``timestamp`` is the publisher's clock.
 
-A reader that overrides ``pushFilters`` breaks every read where spark.sql.python.filterPushdown.enabled is not set. The
-process in which Spark plans a read with filters runs a module of its own, by which ``is_offered`` knows it.
+A reader that overrides ``pushFilters`` breaks every read unless spark.sql.python.filterPushdown.enabled is set. The
+process in which Spark plans a read with filters runs its own module, by which ``is_offered`` recognises it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ HIGHEST = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class Narrowed:
-    """What can be left out: positions outside [start, end), other topics, other times."""
+    """What can be skipped: positions outside [start, end), other topics, other times."""
 
     start: int = 0
     end: int = HIGHEST
@@ -42,14 +42,14 @@ class Narrowed:
     until: datetime | None = None
 
     def filters(self, given: Sequence[str]) -> tuple[str, ...]:
-        """Topic filters that read no more than these and all that is wanted."""
+        """Topic filters that read everything wanted and no more than the given ones."""
         if self.topics is None:
             return tuple(given)
         wanted = sorted(each for each in self.topics if any(matches(one.encode(), each.encode()) for one in given))
         return tuple(wanted)
 
     def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Without rows of other times, where the batch says times."""
+        """The batch without rows of other times, if it has times."""
         if "timestamp" not in batch.schema.names:
             return batch
         if self.since is not None:
@@ -60,12 +60,12 @@ class Narrowed:
 
 
 def is_offered() -> bool:
-    """True in a process to which Spark offers filters."""
+    """True in a process to which Spark passes filters."""
     return PLANNER in sys.modules
 
 
 def narrowed(filters: Iterable[Filter]) -> Narrowed:
-    """All that is understood of some filters, which all must hold."""
+    """The ranges that some filters require together, as far as they are understood."""
     found = Narrowed()
     for each in filters:
         column = getattr(each, "attribute", ())
@@ -101,7 +101,7 @@ def _by_topic(found: Narrowed, each: Any) -> Narrowed:
 
 
 def _is_exact(topic: str) -> bool:
-    """False if rows with other topics could show this text, or if it means more than itself as a filter."""
+    """False if rows with other topics could show this text, or if it has another meaning as a filter."""
     return bool(topic) and "�" not in topic and "\0" not in topic and not any(sign in topic for sign in "+#*")
 
 

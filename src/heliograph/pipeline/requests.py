@@ -1,18 +1,18 @@
 """Request analytics: which requests cover which, the blocks that they form, and how similar a set of requests is.
 
-In:    a table of requests: ``filter``, ``language``, ``where``, and perhaps ``time``.
+In:    a table of requests: ``filter``, ``language``, ``where``, and optionally ``time``.
 Out:   RequestStudy: wishes, maximal wishes, blocks with their sizes, similarity; what sharing and caching would save.
-State: none in the driver that grows with the number of requests: it has signatures, at most SIGNATURES_MAX, and the
-       wide wishes if they are few enough to broadcast.
+State: nothing in the driver that grows with the number of requests: it holds signatures, at most SIGNATURES_MAX, and
+       the wide wishes if they are few enough to broadcast.
 Not here: what a wish is (wishes.py), live covering (matching/interests.py).
 Paper: [resources] §5.1; ledger R11.
 
 1. Equal requests become one wish with a count (one shuffle by the text, one by the wish).
 2. Wishes of equal signature meet in one task, which keeps those that no other one there covers: the *wide* ones.
 3. Every wish is compared with the wide ones of the signatures that could cover it. Covering is transitive, so these
-   links connect the same blocks as all links do. Few wide ones are broadcast; many are joined by signature instead.
-4. Each task tells under which wide wish each wish hangs, and which wide wishes it saw connected: a forest. Forests are
-   joined in executors, a few at a time.
+   links connect the same blocks as all links do. A few wide ones are broadcast; many are joined by signature instead.
+4. Each task reports the wide wish that covers each wish, and which wide wishes it found connected: a forest. Forests
+   are merged in executors, a few at a time.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from heliograph.pipeline.wishes import LEVELS, NEVER, Coverers, Wish, from_key, 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-SIGNATURES_MAX = 4_096  # beyond that, coarser ones are taken
+SIGNATURES_MAX = 4_096  # beyond that, coarser ones are used
 BROADCAST_MAX = 50_000  # wide wishes; more are joined by signature
-FOREST_TASKS = 4  # forests that one task joins
+FOREST_TASKS = 4  # forests that one task merges
 BATCH_ROWS = 65_536
 TEXTS_KEPT_MAX = 65_536
 LIFETIMES_S = (1, 10, 60, 600, 3_600)
@@ -46,11 +46,11 @@ _LINKS = "kind string, id long, other long, requests long"
 
 @dataclass(frozen=True, slots=True)
 class RequestStudy:
-    """What was found. The tables are lazy DataFrames; the numbers are known."""
+    """The results. The tables are lazy DataFrames; the numbers are computed."""
 
     requests: int
     unreadable: int
-    never: int  # that no event can fit
+    never: int  # requests that no event can match
     wishes: int  # different ones
     maximal_wishes: int
     blocks: int
@@ -96,8 +96,8 @@ def study(requests: DataFrame, broadcast_max: int = BROADCAST_MAX) -> RequestStu
 def savings(requests: DataFrame, lifetimes_s: tuple[int, ...] = LIFETIMES_S) -> DataFrame:
     """For each lifetime of a cached answer: how many of the requests it would have answered.
 
-    ``requests`` has ``time``. An answer to a request serves equal requests until it is as old as the lifetime; the next
-    one fetches anew.
+    ``requests`` has ``time``. An answer to a request serves equal requests until it reaches the lifetime; the next
+    request fetches a new one.
     """
     from pyspark.sql import functions as f
 
@@ -110,11 +110,11 @@ def savings(requests: DataFrame, lifetimes_s: tuple[int, ...] = LIFETIMES_S) -> 
     return sums.withColumn("share", f.round(f.col("saved") / f.col("requests"), 4)).orderBy("lifetime_s")
 
 
-# -- steps, in the driver ---------------------------------------------------------------------------------------------
+# -- steps in the driver ----------------------------------------------------------------------------------------------
 
 
 def _level(wishes: DataFrame) -> int:
-    """The finest signatures that are few enough."""
+    """The level of the finest signatures that are few enough."""
     from pyspark.sql import functions as f
 
     schema = ", ".join(f"s{n} string" for n in range(LEVELS))
@@ -136,7 +136,7 @@ def _coverable(signatures: list[str]) -> dict[str, list[str]]:
     for row, tokens in enumerate(split):
         for name in tokens[1:]:
             masks[row, names[name] // 64] |= np.uint64(1 << (names[name] % 64))
-    filters = list(dict.fromkeys(tokens[0] for tokens in split))  # at most SIGNATURES_MAX, or one that is empty
+    filters = list(dict.fromkeys(tokens[0] for tokens in split))  # at most SIGNATURES_MAX, or a single empty one
     wider = {
         narrow: {wide for wide in filters if wide == narrow or filter_covers(wide.encode(), narrow.encode())}
         for narrow in filters
@@ -181,13 +181,13 @@ def _linked_by_join(spark: SparkSession, signed: DataFrame, wide: DataFrame, und
 def _blocks(
     wide: DataFrame, links: DataFrame, total: int, distinct: int, odd: dict[Any, int], how: str
 ) -> RequestStudy:
-    """Put together what the tasks found."""
+    """Combine what the tasks found."""
     from pyspark.sql import functions as f
 
     forest = links.where("kind = 'edge'").select("id", "other")
     members = links.where("kind = 'member'").select("id", "other", "requests")
     hanging = members
-    if how == "joined":  # a wish was compared with each signature by itself: what it hangs under is connected by it
+    if how == "joined":  # a wish was compared with each signature separately, so it connects all wishes that cover it
         hanging = members.groupBy("id").agg(f.min("other").alias("other"), f.max("requests").alias("requests"))
         first = hanging.select("id", f.col("other").alias("first"))
         forest = forest.union(members.join(first, "id").where("other != first").select("other", "first"))
@@ -219,7 +219,7 @@ def _blocks(
 
 
 def _joined(forest: DataFrame) -> DataFrame:
-    """One forest of many: tasks join a few at a time, the last one joins all. No edge passes through the driver."""
+    """Merge many forests: tasks merge a few at a time, the last one merges all. No edge passes through the driver."""
     parts = forest.sparkSession.conf.get("spark.sql.shuffle.partitions") or "4"
     tasks = int(parts)
     while tasks > 1:
@@ -228,13 +228,13 @@ def _joined(forest: DataFrame) -> DataFrame:
     return forest.persist()
 
 
-# -- steps, in tasks --------------------------------------------------------------------------------------------------
+# -- steps in tasks ---------------------------------------------------------------------------------------------------
 
 _LINKS_ARROW = pa.schema([("kind", pa.string()), ("id", pa.int64()), ("other", pa.int64()), ("requests", pa.int64())])
 
 
 def _read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Texts become keys."""
+    """Convert texts to keys."""
     for batch in batches:
         texts = zip(*(batch.column(name).to_pylist() for name in ("filter", "language", "where")), strict=True)
         keys = [key_of(pattern or "#", language or "", where or "") for pattern, language, where in texts]
@@ -242,7 +242,7 @@ def _read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _read_times(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Texts become keys, each with its time. Most texts come again."""
+    """Convert texts to keys, each with its time. Most texts repeat."""
     known: dict[tuple[Any, ...], bytes | None] = {}
     for batch in batches:
         texts = zip(*(batch.column(name).to_pylist() for name in ("filter", "language", "where")), strict=True)
@@ -279,7 +279,7 @@ def _signing(level: int) -> Any:
 
 
 def _keep_wide(table: pa.Table) -> pa.Table:
-    """Of the wishes of one signature, those that no other one of them covers."""
+    """The wishes of one signature that no other of them covers."""
     wishes = [from_key(key) for key in table.column("key").to_pylist()]
     order = sorted(range(len(wishes)), key=lambda place: (len(wishes[place].box), len(wishes[place].terms)))
     kept = maximal(wishes[place] for place in order)
@@ -287,7 +287,7 @@ def _keep_wide(table: pa.Table) -> pa.Table:
 
 
 class _WideGroup:
-    """Wide wishes of one signature in one task, by their filters: one, unless there are too many filters."""
+    """Wide wishes of one signature in one task, by filter: only one, unless signatures omit the filter."""
 
     __slots__ = ("by_filter", "ids", "wild")
 
@@ -319,7 +319,7 @@ def _groups(rows: list[tuple[int, bytes, str]]) -> dict[str, _WideGroup]:
 
 
 class _Linking:
-    """One task: wishes come, links to wide ones are told."""
+    """One task: takes wishes, and returns their links to wide ones."""
 
     def __init__(self, alone: bool) -> None:
         self.alone = alone  # no other task compares the same wishes with others
@@ -342,7 +342,7 @@ class _Linking:
             return  # its own signature has one that covers it, perhaps itself
         is_wide = id in found
         if len(found) > is_wide and (is_wide or not self.alone):
-            self.rows.append(("covered", id, 0, 0))  # if it was wide among its own, it is not maximal
+            self.rows.append(("covered", id, 0, 0))  # even if it was wide within its signature, it is not maximal
         first = min(found)
         for other in found:
             self.forest.join(first, other)
@@ -377,7 +377,7 @@ def _hits(lifetimes_s: tuple[int, ...]) -> Any:
 
 
 def _fetches(times: Any, lifetime: float) -> int:
-    """How many of these instants, in order, find nothing that is young enough."""
+    """How many of these instants, in order, find no answer that is recent enough."""
     count, place = 0, 0
     while place < len(times):
         count += 1

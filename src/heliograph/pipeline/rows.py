@@ -1,12 +1,12 @@
-"""Rows: frames of publications become columns, many at a time.
+"""Rows: converts frames of publications to columns, many at a time.
 
 In:    whole EVENT frames, one after the other, with the position of each.
 Out:   Arrow record batches in the columns of the source.
 State: none.
-Not here: taking frames apart (wire/events.py), Spark's side of the source (source.py).
+Not here: decoding frames (wire/events.py), Spark's side of the source (source.py).
 
-Columns bear the names of Spark's Kafka source wherever they mean the same. All work is done on whole columns, whose
-buffers a compiled scan fills.
+Columns have the names of Spark's Kafka source if they mean the same. All work is done on whole columns, whose buffers
+are filled by a compiled scan.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def _buffers(*parts: bytes | None) -> list[pa.Buffer | None]:
 
 
 def _texts(count: int, ends: bytes, data: bytes) -> pa.Array:
-    """Texts; bytes that are no UTF-8 are replaced, as everywhere."""
+    """Texts; invalid UTF-8 is replaced, as everywhere."""
     found = pa.Array.from_buffers(pa.binary(), count, _buffers(None, ends, data))
     try:
         return found.cast(pa.string())
@@ -127,7 +127,7 @@ def _equal_texts(count: int, length: int, data: bytes) -> pa.Array:
 
 
 def _attributes(headers: pa.Array | None, wanted: dict[str, pa.DataType]) -> list[pa.Array]:
-    """Typed columns from headers; null where a header is missing or of another type."""
+    """Typed columns from headers; null if a header is missing or of another type."""
     if not wanted or headers is None:
         return []
     columns: dict[str, list[Any]] = {name: [] for name in wanted}
@@ -155,5 +155,5 @@ def _typed(value: Any, kind: pa.DataType) -> Any:
 
 
 def matching(batch: pa.RecordBatch, pattern: str) -> pa.RecordBatch:
-    """The rows whose whole topic matches a pattern of RE2."""
+    """The rows whose whole topic matches an RE2 pattern."""
     return batch.filter(pc.match_substring_regex(batch.column("topic"), f"^(?:{pattern})$"))

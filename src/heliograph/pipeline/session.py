@@ -1,12 +1,12 @@
-"""The Spark session: one per process, embedded, on a cluster, or by Spark Connect.
+"""The Spark session: one per process, embedded, on a cluster, or through Spark Connect.
 
-In:    where to run (``--master``, ``--remote``), settings of Spark.
-Out:   session(): a session that is ready for every job of this room; stop().
-State: the session of this process, and a folder for Spark's files that goes with the process.
+In:    where to run (``--master``, ``--remote``), Spark settings.
+Out:   session(): a session that is ready for every job of the pipeline; stop().
+State: the session of this process, and a folder for Spark's files that is removed with the process.
 Not here: which Java (java.py), the jobs (archive.py, requests.py, …).
 
-PySpark must be told which Python its workers run (else they take the system's), and where Spark is (else spark-submit
-finds nothing outside an active environment). Everything that Spark would put into the working folder goes to a
+PySpark must be told which Python its workers run (otherwise they use the system's), and where Spark is (otherwise
+spark-submit finds nothing outside an active environment). Files that Spark would put into the working folder go to a
 temporary folder. Times are UTC.
 """
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 MASTER = "local[*]"
 HEAP = "2g"
-SUBMITTED = "PYSPARK_GATEWAY_PORT"  # spark-submit starts Java first, and tells its application where it is
+SUBMITTED = "PYSPARK_GATEWAY_PORT"  # spark-submit starts Java first, and passes its port to the application
 SETTINGS: dict[str, str] = {
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.enabled": "false",
@@ -62,7 +62,7 @@ _made: list[SparkSession] = []
 def session(
     master: str = "", remote: str = "", *, name: str = "heliograph", settings: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """The session of this process; made on first use. ``remote`` is a Spark Connect server (``sc://host:port``)."""
+    """The session of this process; created on first use. ``remote`` is a Spark Connect server (``sc://host:port``)."""
     if _made:
         return _made[0]
     prepare()
@@ -72,14 +72,14 @@ def session(
     if remote:
         made = builder.remote(remote).getOrCreate()
         for key, value in SETTINGS.items():
-            if key.startswith("spark.sql."):  # the others are the server's
+            if key.startswith("spark.sql."):  # the others belong to the server
                 made.conf.set(key, value)
     else:
         folder = work_folder()
         wanted = {**SETTINGS, **_folders(folder), **(settings or {})}
         if "spark.driver.memory" not in wanted:
             wanted["spark.driver.memory"] = HEAP
-        if master or SUBMITTED not in os.environ:  # else spark-submit has said where
+        if master or SUBMITTED not in os.environ:  # otherwise spark-submit has set it
             builder = builder.master(master or MASTER)
         for key, value in wanted.items():
             builder = builder.config(key, value)
@@ -90,13 +90,13 @@ def session(
 
 
 def stop() -> None:
-    """End the session; a new one can be made afterwards."""
+    """End the session; a new one can be created afterwards."""
     while _made:
         _made.pop().stop()
 
 
 def prepare() -> None:
-    """Set what PySpark reads from the environment. UsageError if Spark cannot run here."""
+    """Set the environment variables that PySpark reads. UsageError if Spark cannot run here."""
     if importlib.util.find_spec("pyspark") is None:
         raise UsageError("Spark is not installed: `pip install 'heliograph[spark]'`")
     if (told := misfit()) is not None:
@@ -110,7 +110,7 @@ def prepare() -> None:
 
 
 def spark_home() -> Path:
-    """Where pip put Spark."""
+    """Where pip installed Spark."""
     found = importlib.util.find_spec("pyspark")
     assert found is not None, "prepare() says that it is missing"
     assert found.origin is not None
@@ -126,7 +126,7 @@ def work_folder() -> Path:
 
 
 def _folders(folder: Path) -> dict[str, str]:
-    """Where Spark keeps what it would else keep in the working folder."""
+    """Spark settings for files that would otherwise be in the working folder."""
     return {
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.local.dir": str(folder / "local"),
@@ -135,7 +135,7 @@ def _folders(folder: Path) -> dict[str, str]:
 
 
 def _quiet_folder() -> Path:
-    """A configuration folder whose only file keeps Spark's remarks off standard error."""
+    """A configuration folder whose only file keeps Spark's log messages off standard error."""
     folder = work_folder()
     (folder / "log4j2.properties").write_text(_LOG4J, "utf-8")
     return folder

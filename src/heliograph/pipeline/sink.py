@@ -1,13 +1,13 @@
-"""The sink ``format("heliograph")``: rows become publications in a store, each batch at once or not at all.
+"""The sink ``format("heliograph")``: rows become publications in a store, each batch as a whole or not at all.
 
 In:    rows with ``topic`` and ``value``, and perhaps ``headers`` (JSON); options ``store``, ``publisher``, ``topic``.
 Out:   a staged part per task; the driver commits (publisher, batch).
 State: none.
 Not here: reading (source.py), how a store keeps batches (stores/).
 
-After a crash Spark repeats a batch with the same number; the store knows the last one of each publisher and leaves it
-as it is. Tasks must know the number to stage under it. Spark tells it to tasks of a stream as a local property, which
-is not documented: where it is missing, tasks hand their rows to the driver, which stages them.
+After a crash Spark repeats a batch with the same number; the store knows the last one of each publisher and ignores
+the repeat. Tasks must know the number to stage under it. Spark passes it to tasks of a stream as a local property,
+which is undocumented: if it is missing, tasks pass their rows to the driver, which stages them.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from heliograph.live.blocking import BlockingClient
 
 BATCH_PROPERTY = "streaming.sql.batchId"
-HANDED_BYTES_MAX = 64 << 20  # that tasks may hand to the driver
+HANDED_BYTES_MAX = 64 << 20  # that tasks may pass to the driver
 Row = tuple[str, bytes, str]
 """Topic, payload, headers as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """Where to, and under which name."""
+    """The destination, and the publisher's name."""
 
     source: SourceOptions
     store: str
@@ -50,7 +50,7 @@ class SinkOptions:
 
 @dataclass
 class StagedPart(WriterCommitMessage):
-    """What one task did: it staged so many publications, or hands them over."""
+    """The result of one task: the number of publications it staged, or the publications themselves."""
 
     part: str
     count: int
@@ -80,18 +80,18 @@ class StreamSink(DataSourceStreamArrowWriter):
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """In a task."""
+        """Runs in a task."""
         context = TaskContext.get()
         told = None if context is None else context.getLocalProperty(BATCH_PROPERTY)
         number = int(told) if told is not None and told.isdigit() else None
         return stage(self._options, number, _part_name(), iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 Spark's name
-        """In the driver: everything at once."""
+        """Runs in the driver: commit everything at once."""
         commit(self._options, batchId, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 Spark's name
-        """What was staged is dropped by the store when a later batch is committed."""
+        """The store drops staged parts when a later batch is committed."""
 
 
 class BatchSink(DataSourceArrowWriter):
@@ -101,20 +101,20 @@ class BatchSink(DataSourceArrowWriter):
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """In a task."""
+        """Runs in a task."""
         return stage(self._options, self._options.batch, _part_name(), iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """In the driver: everything at once."""
+        """Runs in the driver: commit everything at once."""
         assert self._options.batch is not None
         commit(self._options, self._options.batch, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """What was staged is dropped by the store when a later batch is committed."""
+        """The store drops staged parts when a later batch is committed."""
 
 
 def stage(options: SinkOptions, number: int | None, part: str, batches: Iterable[pa.RecordBatch]) -> StagedPart:
-    """Store the rows of a task where nobody sees them; without a number, hand them to the driver."""
+    """Stage the rows of a task, not yet visible; without a number, pass them to the driver."""
     rows = (row for batch in batches for row in _rows(batch, options.topic))
     if number is None:
         return StagedPart(part, 0, _bounded(rows))

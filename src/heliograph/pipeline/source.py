@@ -1,12 +1,12 @@
-"""The source ``format("heliograph")``: what stores keep, as a batch or as a stream.
+"""The source ``format("heliograph")``: the content of stores, as a batch or as a stream.
 
 In:    options (options.py).
-Out:   Arrow batches in the columns of rows.py. Executors read straight from stores, several ranges at once.
-State: in the driver of a stream, one client, and the durable subscription that keeps retention back.
+Out:   Arrow batches in the columns of rows.py. Executors read directly from stores, several ranges at once.
+State: in the driver of a stream, one client, and the durable subscription that holds retention back.
 Not here: frames to columns (rows.py), writing (sink.py).
 
-An offset is, per store and log, the next position: what lies before it has been read. A range that is no longer kept is
-a gap: it fails in one line, or is passed over where ``failOnDataLoss`` is false.
+An offset is, per store and log, the next position: everything before it has been read. A range that is no longer kept
+is a gap: it fails with one line, or is skipped if ``failOnDataLoss`` is false.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ BATCH_BYTES = 8 << 20  # of frames that become one Arrow batch
 
 
 class DataLossError(HeliographError):
-    """Positions that were asked for are no longer kept."""
+    """Requested positions are no longer kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreLog:
-    """A log as it is now."""
+    """A log in its current state."""
 
     store: str
     address: str
@@ -62,15 +62,15 @@ class LogRange(InputPartition):
 
 
 class HeliographSource(DataSource):
-    """What Spark knows of the network."""
+    """The data source, as Spark sees it."""
 
     @classmethod
     def name(cls) -> str:
-        """As in ``format("heliograph")``."""
+        """The name in ``format("heliograph")``."""
         return "heliograph"
 
     def schema(self) -> StructType:
-        """The columns that were asked for."""
+        """The requested columns."""
         from pyspark.sql.pandas.types import from_arrow_schema
 
         return from_arrow_schema(read_options(self.options, False).schema)
@@ -111,24 +111,24 @@ class RangeReader(DataSourceReader):
         return self.plan(logs)
 
     def plan(self, logs: Sequence[StoreLog]) -> list[InputPartition]:
-        """The same for logs as they are."""
+        """The same for given logs."""
         options = self._options
         return plan(options, logs, resolve(options.starting, logs), resolve(options.ending, logs))
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
-        """In a task. Spark asks for a task where there is nothing to read, too."""
+        """Runs in a task. Spark creates a task even if there is nothing to read."""
         return read_range(self._options, partition) if isinstance(partition, LogRange) else iter(())
 
 
 class PushingReader(RangeReader):
-    """The same where Spark offers filters: what they leave out is not read."""
+    """The same if Spark passes filters: rows that they exclude are not read."""
 
     def __init__(self, options: SourceOptions) -> None:
         super().__init__(options)
         self._narrowed = Narrowed()
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 Spark's name
-        """Take what helps; Spark checks all of them again."""
+        """Use the filters that help; Spark checks all of them again."""
         self._narrowed = narrowed(filters)
         self._options = replace(self._options, filters=self._narrowed.filters(self._options.filters))
         return filters
@@ -138,7 +138,7 @@ class PushingReader(RangeReader):
         return super().partitions() if self._options.filters else []
 
     def plan(self, logs: Sequence[StoreLog]) -> list[InputPartition]:
-        """The positions that are left."""
+        """Ranges within the positions that the filters leave."""
         options, kept = self._options, self._narrowed
         start, end = resolve(options.starting, logs), resolve(options.ending, logs)
         for store in start:
@@ -147,21 +147,21 @@ class PushingReader(RangeReader):
         return plan(options, logs, start, end)
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
-        """In a task."""
+        """Runs in a task."""
         return map(self._narrowed.rows, super().read(partition))
 
 
 class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads on and on, a micro-batch at a time."""
+    """Reads continuously, a micro-batch at a time."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._client: BlockingClient | None = None
-        self._is_named = False  # the durable subscription that keeps retention back is there
+        self._is_named = False  # the durable subscription that holds retention back exists
         self._last: Offsets | None = None  # with AvailableNow: where to stop
 
     def __getstate__(self) -> dict[str, Any]:
-        """Tasks get the options, and connect for themselves."""
+        """Tasks get the options, and connect by themselves."""
         return {"_options": self._options, "_client": None, "_is_named": False, "_last": None}
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 Spark's name
@@ -169,23 +169,23 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return resolve(self._options.starting, self._logs())
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 Spark's name
-        """How far the next micro-batch goes."""
+        """The end of the next micro-batch."""
         known = {log.store: {LOG: log.next} for log in self._logs()} if self._last is None else self._last
         if isinstance(limit, ReadMaxRows):
             return limited(start, known, limit.max_rows)
         return limited(start, known, None)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 Spark's name
-        """As ``maxOffsetsPerTrigger`` says."""
+        """As set by ``maxOffsetsPerTrigger``."""
         most = self._options.positions_max
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 Spark's name
-        """For Spark's progress."""
+        """For Spark's progress report."""
         return {log.store: {LOG: log.next} for log in self._logs()}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 Spark's name
-        """Everything that is there now, and no more."""
+        """Read everything present now, and no more."""
         self._last = {log.store: {LOG: log.next} for log in self._logs()}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
@@ -193,11 +193,11 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return plan(self._options, self._logs(), start, end)
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
-        """In a task."""
+        """Runs in a task."""
         return read_range(self._options, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Everything before these offsets is done with: retention need not wait for it any longer."""
+        """Everything before these offsets has been processed: retention need not wait for it any longer."""
         name = self._options.reader
         if not name:
             return
@@ -227,7 +227,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def list_logs(client: BlockingClient, options: SourceOptions) -> list[StoreLog]:
-    """The logs of the stores that serve what is asked for. UsageError if there is none."""
+    """The logs of the stores that serve the requested topics. UsageError if there is none."""
     addresses = {store.id: store.address for store in client.stores()}
     found: dict[str, StoreLog] = {}
     for pattern in options.filters:
@@ -241,10 +241,10 @@ def list_logs(client: BlockingClient, options: SourceOptions) -> list[StoreLog]:
 
 
 def resolve(wanted: str | Offsets, logs: Sequence[StoreLog]) -> Offsets:
-    """Offsets that were named, as positions. A store that is not named begins at its first position."""
+    """Named offsets as positions. A store that is not named begins at its first position."""
     if isinstance(wanted, str):
         return {log.store: {LOG: log.first if wanted == EARLIEST else log.next} for log in logs}
-    marks = {-2: "first", -1: "next"}  # as Kafka's source counts
+    marks = {-2: "first", -1: "next"}  # as in Spark's Kafka source
     found: Offsets = {}
     for log in logs:
         at = wanted.get(log.store, {}).get(LOG, -2)
@@ -253,7 +253,7 @@ def resolve(wanted: str | Offsets, logs: Sequence[StoreLog]) -> Offsets:
 
 
 def limited(start: Offsets, known: Offsets, most: int | None) -> Offsets:
-    """From ``start`` toward what is known, at most so many positions, shared by all stores in proportion."""
+    """From ``start`` toward ``known``, at most this many positions, divided among all stores in proportion."""
     behind = {store: max(0, logs[LOG] - start.get(store, {}).get(LOG, 0)) for store, logs in known.items()}
     total = sum(behind.values())
     end = {store: dict(logs) for store, logs in start.items()}
@@ -299,7 +299,7 @@ def _lost(options: SourceOptions, store: str, first: int, end: int) -> None:
         )
 
 
-# -- reading, in tasks ------------------------------------------------------------------------------------------------
+# -- reading in tasks -------------------------------------------------------------------------------------------------
 
 
 def read_range(options: SourceOptions, part: LogRange) -> Iterator[pa.RecordBatch]:
@@ -324,7 +324,7 @@ def read_range(options: SourceOptions, part: LogRange) -> Iterator[pa.RecordBatc
 
 
 def addresses(address: str, options: SourceOptions) -> list[str]:
-    """Where a task dials: the broker of the store first, unless that would give up TLS; then the one that was named."""
+    """Where a task connects: the store's broker first, unless that would give up TLS; then the configured one."""
     given = options.connection.get("url", "")
     is_downgrade = given.startswith(f"{SECURE}://") and not address.startswith(f"{SECURE}://")
     near = [] if is_downgrade or not address else [address]
@@ -337,7 +337,7 @@ def _read_columns(options: SourceOptions) -> list[str]:
 
 
 def _joined(runs: Iterator[Any], end: int) -> Iterator[tuple[bytes, list[int]]]:
-    """Runs put together, so that small ones cost little."""
+    """Runs merged, so that small ones cost little."""
     parts: list[bytes] = []
     positions: list[int] = []
     size = 0
@@ -353,7 +353,7 @@ def _joined(runs: Iterator[Any], end: int) -> Iterator[tuple[bytes, list[int]]]:
 
 
 def _once(batch: pa.RecordBatch, earlier: Sequence[str], pattern: str) -> pa.RecordBatch:
-    """Rows whose topic matches the pattern and no filter that was read before."""
+    """Rows whose topic matches the pattern and none of the filters read before."""
     if pattern:
         batch = matching(batch, pattern)
     if not earlier:

@@ -1,13 +1,14 @@
-"""Tables: folders of Parquet with Delta Lake's log, which any tool reads and nothing home-made makes safe.
+"""Tables: folders of Parquet files with a Delta Lake log, a standard format that any tool reads.
 
 In:    DataFrames to add, each under the number of a batch.
 Out:   LakeTables: add, read as of now, compact, vacuum, SQL names.
-State: on disk only; the log of each table says what is in it.
+State: on disk only; the log of each table lists its content.
 Not here: which rows go where (kinds.py, archive.py).
 
 Executors write Parquet with Spark's own writer into a folder of the batch. The driver then commits these files with
-delta-rs in one transaction that bears (query, batch): it looks first whether that batch is in, so a batch that Spark
-repeats after a crash is added once. Files of a batch that was never committed are in no table; vacuum removes them.
+delta-rs in one transaction that carries (query, batch). It checks first whether that batch is present, so a batch that
+Spark repeats after a crash is added once. Files of a batch that was never committed are in no table; vacuum removes
+them.
 Spark reads the files that the log names as plain Parquet, at native speed and without a jar.
 """
 
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-FILE_BYTES = 128 << 20  # that compaction aims at
-KEPT_HOURS = 168  # of files that no version needs any more
+FILE_BYTES = 128 << 20  # target size for compaction
+KEPT_HOURS = 168  # of files that no version needs
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -48,7 +49,7 @@ class LakeTables:
         return f"{self.root}/{name}"
 
     def names(self) -> list[str]:
-        """The tables that are there."""
+        """The existing tables."""
         listed = self._files.get_file_info(fs.FileSelector(self._base, allow_not_found=True))
         return sorted(
             info.base_name
@@ -58,23 +59,23 @@ class LakeTables:
         )
 
     def open(self, name: str) -> DeltaTable | None:
-        """A table as it is now; None if it is not there."""
+        """A table in its current state; None if it does not exist."""
         try:
             return DeltaTable(self.path(name))
         except TableNotFoundError:
             return None
 
     def payload(self, name: str) -> bytes:
-        """A payload that was too large for a row, by the name that the row has for it."""
+        """A payload that was too large for a row, by the name in the row."""
         with self._files.open_input_stream(f"{self._base}/{name}") as file:
             return bytes(file.read())
 
     def rows(self, name: str) -> int:
-        """How many rows a table has, by its log."""
+        """The number of rows of a table, from its log."""
         return self._opened(name).count()
 
     def has(self, name: str, query: str, batch: int) -> bool:
-        """True if this batch of this query is in."""
+        """True if the table contains this batch of this query."""
         table = self.open(name)
         last = None if table is None else table.transaction_version(query)
         return last is not None and last >= batch
@@ -82,7 +83,7 @@ class LakeTables:
     # -- writing ------------------------------------------------------------------------------------------------------
 
     def add(self, name: str, rows: DataFrame, by: Sequence[str], query: str, batch: int) -> int:
-        """Add the rows of a batch, once, however often it is tried. How many rows were added now."""
+        """Add the rows of a batch once, however often it is tried. Returns the number of rows added now."""
         if self.has(name, query, batch):
             return 0
         folder = f"data/{_plain(query)}-{batch}"
@@ -91,7 +92,7 @@ class LakeTables:
         return self.commit(name, folder, rows.schema, by, query, batch)
 
     def commit(self, name: str, folder: str, schema: StructType, by: Sequence[str], query: str, batch: int) -> int:
-        """Make the files of a folder part of a table, together with the number of their batch."""
+        """Add the files of a folder to a table, together with the number of their batch."""
         actions: list[AddAction | RemoveAction] = [*self._actions(name, folder, by)]
         table = self.open(name) or self._create(name, schema, by)
         _grow(table, schema)
@@ -124,7 +125,7 @@ class LakeTables:
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def read(self, spark: SparkSession, name: str, since: str = "", until: str = "") -> DataFrame:
-        """A table as of now, of the days from ``since`` to ``until`` (2026-11-16) where they are given."""
+        """A table in its current state, limited to the days ``since`` to ``until`` (2026-11-16) if given."""
         from pyspark.sql import functions as f
         from pyspark.sql.types import StructType
 
@@ -141,28 +142,28 @@ class LakeTables:
             rows = spark.read.schema(stored).option("recursiveFileLookup", "true").parquet(*files)
         else:
             rows = spark.createDataFrame([], stored)
-        for column in by:  # they follow from what is in the files, which delta-rs may have written anew
+        for column in by:  # computed from the files' content, which delta-rs may have rewritten
             rows = rows.withColumn(column, f.to_date("stored") if column == "date" else f.hour("stored"))
         return rows
 
     def register(self, spark: SparkSession) -> list[str]:
-        """Give every table its name in SQL."""
+        """Register every table in SQL."""
         names = self.names()
         for name in names:
             self.read(spark, name).createOrReplaceTempView(name)
         return names
 
-    # -- upkeep -------------------------------------------------------------------------------------------------------
+    # -- maintenance --------------------------------------------------------------------------------------------------
 
     def compact(self, name: str, file_bytes: int = FILE_BYTES) -> dict[str, Any]:
-        """Put small files together."""
+        """Merge small files."""
         table = self._opened(name)
         done = table.optimize.compact(target_size=file_bytes)
         table.create_checkpoint()
         return {"table": name, "files_removed": done["numFilesRemoved"], "files_added": done["numFilesAdded"]}
 
     def vacuum(self, name: str, kept_hours: int = KEPT_HOURS) -> int:
-        """Remove files that no version of the last hours needs. How many."""
+        """Remove files that no version of the last hours needs. Returns how many."""
         short = kept_hours < KEPT_HOURS
         return len(
             self._opened(name).vacuum(kept_hours, dry_run=False, enforce_retention_duration=not short, full=True)
@@ -176,7 +177,7 @@ class LakeTables:
 
 
 def _grow(table: DeltaTable, schema: StructType) -> None:
-    """Add the columns that a table lacks. They are null in what is there."""
+    """Add the columns that a table lacks. They are null in existing rows."""
     known = {field.name for field in table.schema().fields}
     new = [field for field in DeltaSchema.from_json(_delta_json(schema)).fields if field.name not in known]
     if new:
@@ -184,7 +185,7 @@ def _grow(table: DeltaTable, schema: StructType) -> None:
 
 
 def _delta_json(schema: StructType) -> str:
-    """A schema of Spark as Delta writes it: the same JSON, all columns nullable."""
+    """A Spark schema in Delta's form: the same JSON, all columns nullable."""
     fields = [dict(field.jsonValue(), nullable=True, metadata={}) for field in schema.fields]
     return json.dumps({"type": "struct", "fields": fields})
 

@@ -1,12 +1,12 @@
-"""Messages about topics, as JSON: what entities and topic directories told each other, for a table.
+"""Messages about topics, as JSON: the messages between entities and topic directories, for a table.
 
 In:    payloads of publications on Services/Discovery/….
-Out:   as_json(): one JSON object per payload, with ``fault`` where it cannot be read.
+Out:   as_json(): one JSON object per payload, with ``fault`` if it cannot be read.
 State: none.
 Not here: the messages (discovery/topics/messages.py), the table (kinds.py).
 
-Nothing is verified here: brokers let only proven entities publish there, and directories check every signature. Of a
-sealed message only its kind is known.
+Nothing is verified here: brokers let only proven entities publish there, and directories check every signature. Only
+the kind of a sealed message is known.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def as_json(payload: bytes) -> str:
-    """What a message says, with the names of the table's columns."""
+    """The content of a message, with the names of the table's columns."""
     try:
         row = _row(messages.unpack(bytes(payload)))
     except ProtocolError as error:

@@ -1,14 +1,15 @@
-"""Wishes: a request in the one form that equal requests share, and which wishes cover which.
+"""Wishes: requests in a canonical form that equal requests share, and which wishes cover which.
 
 In:    topic filters with conditions in any language.
-Out:   Wish: its key (equal wishes have equal keys), its signature, and back from the key; Coverers: of many wishes,
-       those that cover one.
+Out:   Wish: its key (equal wishes have equal keys), its signature, and the wish from a key; Coverers: the wishes of a
+       group that cover one.
 State: none; Coverers keeps the index of one group.
-Not here: millions of them (requests.py), covering of two conditions (matching/).
+Not here: millions of wishes (requests.py), covering of two conditions (matching/).
 Paper: [resources] §5.1.
 
-A *signature* is what a wish must share with a wish that covers it: a wish can only be covered by one whose tokens are
-among its own. Tokens are the names of its attributes, and for an attribute with one value, that value's bucket.
+A *signature* is what a wish must share with a wish that covers it: a wish can be covered only by one whose tokens are
+a subset of its own. Tokens are the names of its attributes, and for an attribute with a single value, that value's
+bucket.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ from heliograph.matching.filters import canonical
 from heliograph.matching.languages import compile
 
 BUCKETS = 64  # of one attribute's values in signatures
-LEVELS = 4  # of signatures: with values, names only, nothing but the filter, a bucket of filters
+LEVELS = 4  # of signatures: with values, names only, only the filter, a bucket of filters
 FILTER_BUCKETS = 256
 WILD = ("+", "#")
-NEVER = b""  # the key of a wish that no event can fit
+NEVER = b""  # the key of a wish that no event can match
 EXACT_MAX = 1 << 53
 
 _encode = msgspec.json.Encoder().encode
@@ -41,7 +42,7 @@ _decode = msgspec.json.Decoder(tuple[str, list[tuple[str, int, Any, Any, list[An
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """A topic filter, a box, and the terms of what no box can say."""
+    """A topic filter, a box, and the terms that a box cannot express."""
 
     filter: bytes
     box: Box
@@ -49,7 +50,7 @@ class Wish:
 
     @property
     def key(self) -> bytes:
-        """The same for equal wishes, and different for others."""
+        """Equal for equal wishes only."""
         values = [
             (name, held.zone, _plain(held.start), _plain(held.end), sorted(map(_plain, held.holes)))
             for name, held in sorted(self.box.items())
@@ -57,9 +58,9 @@ class Wish:
         return _encode((self.filter.decode(), values, sorted(self.terms)))
 
     def tokens(self, level: int) -> tuple[str, ...]:
-        """What a wish that covers this one may have; the first is the filter, which is compared by covering.
+        """The tokens that a wish that covers this one may have; the first is the filter, which is compared by covering.
 
-        At the last level, where there are too many filters, it is empty: then filters are compared one by one.
+        At the last level, if there are too many filters, it is empty: then filters are compared one by one.
         """
         pattern = self.filter.decode()
         if level == LEVELS - 1:
@@ -75,13 +76,13 @@ class Wish:
 
     @staticmethod
     def _filter_bucket(pattern: str) -> tuple[str, ...]:
-        """Filters that begin with a wildcard can cover any; all others only what begins as they do."""
+        """Filters that begin with a wildcard can cover any; all others only those with the same beginning."""
         first = pattern.split("/", 1)[0]
         return () if first in WILD else (f"{_bucket(first) % FILTER_BUCKETS}",)
 
 
 def read(pattern: str, language: str, where: str) -> Wish | None:
-    """The wish of a request; None if no event can fit it. ConditionError if the condition cannot be read."""
+    """The wish of a request; None if no event can match it. ConditionError if the condition cannot be read."""
     if not where:
         return Wish(canonical(pattern.encode()), {}, frozenset())
     condition = compile(language or "predicates", where)
@@ -93,7 +94,7 @@ def read(pattern: str, language: str, where: str) -> Wish | None:
 
 
 def key_of(pattern: str, language: str, where: str) -> bytes | None:
-    """The key of a request; NEVER if nothing fits it, None if it cannot be read."""
+    """The key of a request; NEVER if no event can match it, None if it cannot be read."""
     try:
         wish = read(pattern, language, where)
     except ConditionError:
@@ -102,14 +103,14 @@ def key_of(pattern: str, language: str, where: str) -> bytes | None:
 
 
 def from_key(key: bytes) -> Wish:
-    """The wish that a key stands for."""
+    """The wish with this key."""
     pattern, values, terms = _decode(key)
     held = {name: Interval(zone, start, end, frozenset(holes)) for name, zone, start, end, holes in values}
     return Wish(pattern.encode(), held, frozenset(terms))
 
 
 def is_point(held: Interval) -> bool:
-    """True if one value alone lies in it."""
+    """True if it contains a single value."""
     return held.zone in (NUMBER, TEXT) and held.end is not None and after(held.zone, held.start) == held.end
 
 
@@ -130,31 +131,31 @@ class Coverers:
         return sorted(self._terms)
 
     def add(self, number: int, wish: Wish) -> None:
-        """A wish comes."""
+        """Add a wish."""
         self._engine.put(number, wish.box, 0)
         self._terms[number] = wish.terms
 
     def remove(self, number: int) -> None:
-        """A wish goes."""
+        """Remove a wish."""
         self._engine.drop(number)
         del self._terms[number]
 
     def covering(self, wish: Wish) -> Iterator[int]:
-        """Those that cover this one."""
+        """The wishes that cover this one."""
         for number in memoryview(self._engine.coverers(wish.box)).cast("I"):
             if self._terms[number] <= wish.terms:
                 yield number
 
     def covered(self, wish: Wish) -> list[int]:
-        """Those that this one covers."""
+        """The wishes that this one covers."""
         found = memoryview(self._engine.covered(wish.box)).cast("I")
         return [number for number in found if wish.terms <= self._terms[number]]
 
 
 def maximal(wishes: Iterable[Wish]) -> list[int]:
-    """The places of those that no other one of the same filter covers. All are different.
+    """The indexes of wishes that no other wish of the same filter covers. All wishes must be different.
 
-    Wide ones should come first: a wish that is covered already costs one question.
+    Wide ones should come first: a wish that is already covered costs one query.
     """
     by_filter: dict[bytes, Coverers] = {}
     for place, wish in enumerate(wishes):
@@ -168,7 +169,7 @@ def maximal(wishes: Iterable[Wish]) -> list[int]:
 
 
 def _plain(value: Any) -> Any:
-    """One form for numbers that are equal."""
+    """The same form for equal numbers."""
     if type(value) is float and value.is_integer() and abs(value) < EXACT_MAX:
         return int(value)
     return value

@@ -1,8 +1,8 @@
 """The admin service: reports, drain and reload for clients with the role admin. The CLI is its first user.
 
-In:    SERVICE frames on its pipe; the broker has checked that the asker may ask.
-Out:   SERVICE frames: orders to the broker, and their answers back to the asker.
-State: which orders are under way.
+In:    SERVICE frames on its pipe; the broker has checked the requester's rights.
+Out:   SERVICE frames: orders to the broker, and their answers back to the requester.
+State: which orders are in progress.
 Not here: carrying an order out (broker/broker.py), access rights (broker/access.py).
 """
 
@@ -32,21 +32,21 @@ class Admin:
     def __init__(self) -> None:
         self._outbox = Outbox()
         self._splitters: dict[LinkId, Splitter] = {}
-        self._open: dict[int, tuple[int, int]] = {}  # our number -> the asker's link and number
+        self._open: dict[int, tuple[int, int]] = {}  # our number -> the requester's link and number
         self._next = 1
         self._answered = 0
 
     def attach(self, link: LinkId, peer: Peer, now: Instant) -> None:
-        """The broker is there."""
+        """The broker is attached."""
         self._splitters[link] = Splitter({Kind.SERVICE: FRAME_BYTES_MAX})
 
     def detach(self, link: LinkId, reason: Reason, now: Instant) -> None:
-        """The broker is gone, and with it all askers."""
+        """The broker is detached, and with it all requesters."""
         del self._splitters[link]
         self._open.clear()
 
     def receive(self, link: LinkId, data: bytes, now: Instant) -> None:
-        """Requests from askers, and answers from the broker."""
+        """Requests from clients, and answers from the broker."""
         splitter = self._splitters[link]
         for raw in splitter.split(data):
             frame = Frame(raw)
@@ -83,33 +83,33 @@ class Admin:
         self._outbox.writes.append((link, [service(name, body, number, asker, flags=flags)]))
 
     def receive_datagram(self, socket: SocketName, source: Address, data: bytes, now: Instant) -> None:
-        """The admin service has no sockets."""
+        """Ignored: it has no sockets."""
 
     def press(self, link: LinkId, pressed: bool, now: Instant) -> None:
-        """A pipe is never pressed for long, and answers are few."""
+        """Ignored: a pipe is never pressed for long, and answers are few."""
 
     def done(self, ticket: Ticket, result: Any, now: Instant) -> None:
-        """It asks for nothing that ends in a ticket."""
+        """Ignored: it requests nothing that has a ticket."""
 
     def failed(self, ticket: Ticket, reason: Reason, now: Instant) -> None:
-        """It asks for nothing that ends in a ticket."""
+        """Ignored: it requests nothing that has a ticket."""
 
     def tell(self, command: Any, now: Instant) -> None:
-        """It takes no commands."""
+        """Ignored: it takes no commands."""
         raise UsageError(f"the admin service does not know the command {command!r}")
 
     def clock(self, wall_ns: int, now: Instant) -> None:
-        """It does not look at the time."""
+        """Ignored: it does not use the time."""
 
     def wake(self, now: Instant) -> None:
-        """It waits for nothing."""
+        """Ignored: it sets no timers."""
 
     def take(self) -> Effects:
-        """What is wanted since the last take."""
+        """The effects since the last take."""
         return self._outbox.empty(None)
 
     def report(self, question: str) -> Any:
-        """How many orders were passed on and are under way."""
+        """How many orders were passed on and are in progress."""
         if question != "overview":
             raise UsageError("the admin service reports its overview only")
         return {"answered": self._answered, "under_way": len(self._open)}

@@ -5,8 +5,8 @@ Out:   frames in the service's outbox; publications for its subscriptions, answe
 State: the handshake, numbers of subscriptions and orders, the sequence of publications.
 Not here: keeping links and dialling again (the service), sessions of programs (client/).
 
-On a pipe the broker trusts a service as it trusts itself. Over a link the service shows a token, or its certificate in
-TLS, and may publish and subscribe as the broker's access list says. What it sends before the broker's welcome follows
+On a pipe the broker trusts a service as it trusts itself. Over a link the service presents a token, or its certificate
+in TLS, and may publish and subscribe as the broker's access list allows. Frames sent before the broker's welcome follow
 directly after the HELLO.
 """
 
@@ -29,7 +29,7 @@ from heliograph.wire.splitter import FROM_BROKER, Splitter
 from heliograph.wire.ways import WaysHere, decode_word
 
 BROKER_NAME = b"broker"
-ORDERS_MAX = 64  # under way at once; a service asks now and then
+ORDERS_MAX = 64  # in progress at once; a service asks rarely
 
 Deliver = Callable[[Publication, Instant], None]
 Answer = Callable[[Any, Instant], None]
@@ -43,25 +43,25 @@ class Attendant(Protocol):
     """A service that takes part in the network of services: it attends (``BrokerSession.attend``)."""
 
     def hear_ways(self, ways: WaysHere, now: Instant) -> None:
-        """Neighbours and ways, at first and whenever they change."""
+        """Neighbours and ways, initially and whenever they change."""
 
     def hear_neighbour(self, link: LinkId, payload: bytes, now: Instant) -> None:
-        """The same service at a neighbour says something."""
+        """A message of the same service at a neighbour."""
 
     def hear_refusal(self, link: LinkId, number: int, reason: Reason, now: Instant) -> None:
-        """What we sent to a neighbour did not arrive."""
+        """A message to a neighbour did not arrive."""
 
     def hear_end(self, asker: LinkId, now: Instant) -> None:
-        """The link of an asker has ended."""
+        """The link of a requester has closed."""
 
 
 class BrokerSession:
-    """One link's session. The service hands over every ``receive`` and looks at ``fault`` afterwards.
+    """One link's session. The service passes it the bytes of every ``receive`` and checks ``fault`` afterwards.
 
-    ``serve`` gets requests of clients to this service, which come on a pipe only; ``warned`` is told that the broker
-    drains; ``attendant`` gets what a service hears that attends. ``take`` gets whole deliveries of ``subscribe_whole``
-    and of directed publications, frames as they came; ``stored`` gets STORED frames; ``welcome`` is told who the broker
-    is.
+    ``serve`` gets requests of clients to this service, which arrive on a pipe only; ``warned`` is called when the
+    broker drains; ``attendant`` gets what an attending service is told. ``take`` gets whole deliveries of
+    ``subscribe_whole`` and of directed publications, frames as received; ``stored`` gets STORED frames; ``welcome``
+    gets the broker's welcome.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class BrokerSession:
         self._orders: dict[int, Answer] = {}
         self._numbers = 0
         self.welcomed = False
-        self.refused: list[str] = []  # what the broker would not let us do, at most a few
+        self.refused: list[str] = []  # what the broker refused us, the first few
         self.fault: Reason | None = None
         self._serve = serve
         self._warned = warned
@@ -98,7 +98,7 @@ class BrokerSession:
         self._welcome = welcome
         self._whole: dict[int, None] = {}
 
-    # -- saying -------------------------------------------------------------------------------------------------
+    # -- sending ------------------------------------------------------------------------------------------------
 
     def hello(
         self, name: str, entity: str = "", token: str = "", keep_alive_ms: int = bodies.KEEP_ALIVE_MS_DEFAULT
@@ -110,14 +110,14 @@ class BrokerSession:
         self._write(control(Kind.HELLO, 0, bodies.encode(body)))
 
     def subscribe(self, pattern: bytes, deliver: Deliver) -> None:
-        """Hand every publication that matches to ``deliver``; our own are not among them."""
+        """Pass every publication that matches to ``deliver``, except our own."""
         self._numbers += 1
         self._delivers[self._numbers] = deliver
         body = bodies.Subscribe(self._numbers, pattern.decode(), echo=False)
         self._write(control(Kind.SUBSCRIBE, self._numbers, bodies.encode(body)))
 
     def subscribe_whole(self, pattern: bytes) -> None:
-        """Hand every delivery for this filter to ``take``."""
+        """Pass every delivery for this filter to ``take``."""
         self._numbers += 1
         self._whole[self._numbers] = None
         body = bodies.Subscribe(self._numbers, pattern.decode(), echo=False)
@@ -133,11 +133,11 @@ class BrokerSession:
         self._sequence += 1
 
     def order(self, order: dict[str, Any], answer: Answer) -> None:
-        """Ask the broker itself, over a pipe: what it answers is handed to ``answer``; a refusal as None."""
+        """Send an order to the broker over a pipe. ``answer`` gets the result, or None if it was refused."""
         self.ask(BROKER_NAME, order, answer)
 
     def ask(self, name: bytes, order: dict[str, Any], answer: Answer) -> None:
-        """Ask a service of the broker, over a link; or the broker, over a pipe."""
+        """Send an order to a service of the broker over a link, or to the broker over a pipe."""
         if len(self._orders) >= ORDERS_MAX:
             return
         self._numbers += 1
@@ -145,18 +145,18 @@ class BrokerSession:
         self._write(service(name, msgspec.json.encode(order), self._numbers))
 
     def answer(self, frame: Frame, body: bytes, flags: int = 0) -> None:
-        """Answer a request that ``serve`` was handed."""
+        """Answer a request that ``serve`` got."""
         self._write(service(frame.topic, body, frame.sequence, frame.origin, flags=ServiceFlag.ANSWER | flags))
 
     def attend(self, service_name: str) -> None:
-        """Hear of ways, neighbours and askers that end, over a pipe, from now on; what is heard goes to the
-        ``attendant``. The name is that of the service, as the broker knows it."""
+        """From now on, over a pipe, tell the ``attendant`` about ways, neighbours and requesters that disconnect. The
+        name is that of the service at the broker."""
         assert self._attendant is not None
         self._service = service_name.encode()
         self.order({"do": "attend"}, lambda answer, now: None)
 
     def send(self, link: LinkId, payload: bytes, number: int = 0) -> None:
-        """Say something to the same service at a neighbour: one hop, in order, at most SERVICE_HOP_BYTES_MAX."""
+        """Send a message to the same service at a neighbour: one hop, in order, at most SERVICE_HOP_BYTES_MAX."""
         self._write(service(self._service, payload, number, link, flags=ServiceFlag.NEIGHBOUR))
 
     def give_up(self, reason: Reason) -> None:
@@ -165,16 +165,16 @@ class BrokerSession:
         self._outbox.hang_up(self.link, reason)
 
     def beat(self) -> None:
-        """A keep-alive, for links that are quiet."""
+        """Send a keep-alive on a quiet link."""
         self._write(control(Kind.PING))
 
     def _write(self, frame: bytes) -> None:
         self._outbox.writes.append((self.link, [frame]))
 
-    # -- hearing ------------------------------------------------------------------------------------------------
+    # -- receiving ----------------------------------------------------------------------------------------------
 
     def receive(self, data: bytes, now: Instant) -> None:
-        """What the broker says. It is believed to speak the protocol; where it does not, ``fault`` is set."""
+        """Bytes from the broker. It is trusted to follow the protocol; if it does not, ``fault`` is set."""
         for raw in self._splitter.split(data):
             try:
                 self._hear(Frame(raw), now)
@@ -256,7 +256,7 @@ class BrokerSession:
 
 
 def _publications(data: bytes) -> list[Publication]:
-    """The publications of whole EVENT frames; ProtocolError where they are not whole."""
+    """The publications in whole EVENT frames; ProtocolError if a frame is incomplete."""
     found, start = [], 0
     while start < len(data):
         if len(data) - start < HEAD_BYTES:

@@ -1,11 +1,11 @@
-"""How a service is declared: all that a node, both drivers and the settings must know of it, in one value.
+"""How a service is declared: everything that a node, both drivers and the settings need to know of it, in one value.
 
 In:    one subclass of Service for each service, in the service's own folder; node.py has the list of them.
-Out:   its machine, sockets, listeners and vault; its section of the settings; what people are told about it.
+Out:   its machine, sockets, listeners and vault; its section of the settings; its description for people.
 State: none.
 Not here: the list (node.py), the machines (each service's folder), what a live node does besides (live/beside.py).
 
-A declaration is loaded by every node, so it imports its machine only where it builds it.
+Every node loads all declarations, so each imports its machine only when it builds it.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from heliograph.vault import Vault
 if TYPE_CHECKING:  # cryptography is slow to load, and only nodes with certificates need it
     from heliograph.trust.keyring import Keyring
 
-Opened = Mapping[SocketName, Address]  # the sockets of one service, with the addresses that they have
+Opened = Mapping[SocketName, Address]  # the sockets of one service, with their addresses
 ReadFile = Callable[[str, str], str]  # the key that names a file, and its path -> its text
 
 
 class ServiceConfig(Protocol):
-    """A section of the settings: a frozen dataclass whose keys are made by ``setting``."""
+    """A section of the settings: a frozen dataclass whose keys are declared with ``setting``."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
@@ -40,45 +40,45 @@ class ServiceConfig(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class NoSettings:
-    """For a service that has nothing to set; every broker has it."""
+    """For a service without settings; every broker has it."""
 
     def problems(self, path: str = "") -> list[Problem]:
-        """There can be none."""
+        """Always empty."""
         return []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """Where a service is built: what it may know of its node."""
+    """What a service may know of its node when it is built."""
 
-    broker: BrokerConfig | None  # None: the service has a process of its own
+    broker: BrokerConfig | None  # None: the service has its own process
     seed: int
     incarnation: int = 0
     keyring: Keyring | None = None
-    local_digest: bytes = b""  # SHA-256 of the token that this machine's administrator shows
-    monitored: bool = False  # the node has a monitor: what happens is published
+    local_digest: bytes = b""  # SHA-256 of the token that this machine's administrator presents
+    monitored: bool = False  # the node has a monitor: events are published
 
 
 Config = TypeVar("Config", bound=ServiceConfig)
 
 
 class Service(ABC, Generic[Config]):
-    """One kind of service. What it does not override it does not have."""
+    """One kind of service. Methods that it does not override are features that it does not have."""
 
     name: str  # of its machine, in logs and reports, and of its section of the settings file
     config: type[Config]
     protocol: str = ""  # of the listeners whose links it takes
-    without_socket: str = ""  # what to change when a socket cannot be had; empty: the node starts without that socket
+    without_socket: str = ""  # what to change when a socket cannot be opened; empty: the node starts without it
 
     # -- its machine ----------------------------------------------------------------------------------------------
 
     def is_wanted(self, config: Config) -> bool:
-        """True if a broker with these settings is to have it."""
+        """True if a broker with these settings should have it."""
         return True
 
     @abstractmethod
     def build(self, config: Config, around: Surroundings) -> Machine:
-        """Its machine, new. The place to import it."""
+        """Build its machine. The place to import it."""
 
     def sockets(self, config: Config, broker: BrokerConfig | None) -> tuple[Socket, ...]:
         """The datagram sockets that it needs."""
@@ -89,31 +89,31 @@ class Service(ABC, Generic[Config]):
         return ()
 
     def vault(self, config: Config) -> Vault | None:
-        """Where it keeps what must outlive a crash."""
+        """Where it keeps what must survive a crash."""
         return None
 
     def repository(self, config: Config) -> Repository | None:
-        """Where it keeps topics, to find them by what describes them."""
+        """Where it keeps topics, searchable by their descriptions."""
         return None
 
     # -- its settings ---------------------------------------------------------------------------------------------
 
     def problems(self, config: Config, broker: BrokerConfig, tls: TlsConfig) -> list[Problem]:
-        """What is wrong between its settings and others, beyond ``config.problems()``."""
+        """Conflicts between its settings and others, beyond ``config.problems()``."""
         return []
 
     def with_files(self, config: Config, read: ReadFile) -> Config:
-        """Its settings with what is in the files that they name."""
+        """Its settings, with the content of the files that they name."""
         return config
 
     # -- while it runs --------------------------------------------------------------------------------------------
 
     def reload(self, config: Config) -> object | None:
-        """The command that puts new settings in force; None: they need a restart."""
+        """The command that applies new settings; None: they need a restart."""
         return None
 
     def farewell(self) -> object | None:
-        """The command that it is told before its broker stops or drains."""
+        """The command that it gets before its broker stops or drains."""
         return None
 
     def describe(self, config: Config, opened: Opened) -> str:

@@ -1,10 +1,10 @@
 """The monitor: a service at each broker that publishes what happens there, as ordinary events on system topics.
 
-In:    what its broker reports: usage, counters, and what it observed since the last question.
+In:    reports of its broker: usage, counters, and observations since the last question.
 Out:   publications under ``System/Brokers/NAME/``: ``load``, ``counters``, ``links``, ``joins``, ``denials``, ``hops``.
-       The responder publishes ``discovery`` there itself, where a node has a monitor.
-State: the number of the last row that it has published.
-Not here: what is observed (broker/observations.py), keeping it (stores), making tables of it (pipeline/).
+              The responder itself publishes ``discovery`` there, if a node has a monitor.
+State: the number of the last row that it published.
+Not here: what is observed (broker/observations.py), keeping it (stores), making tables from it (pipeline/).
 
 Every payload is one JSON object with ``time_us``, the network time of the observation. Counters only grow: readers
 compute rates from their differences.
@@ -29,14 +29,14 @@ ROOT = "System/Brokers"
 ABOUT = ("load", "counters", "links", "joins", "denials", "hops", "discovery")  # the last level of its topics
 NS_PER_S = 1_000_000_000
 LOAD = ("connections", "links", "full", "draining")  # of the report "usage"
-COUNTERS_LEFT_OUT = ("time", "changeover", "eddies", "load")  # of the overview: not counters, or told as load
+COUNTERS_LEFT_OUT = ("time", "changeover", "eddies", "load")  # of the overview: not counters, or published as load
 
 _encode = msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MonitorConfig:
-    """What is told, and how often."""
+    """What is published, and how often."""
 
     enabled: bool = setting(
         True, "whether the broker publishes its load and what happens at it under System/Brokers", reloads=False
@@ -59,7 +59,7 @@ class ReloadMonitor:
 
 
 def topic_of(broker: str, about: str) -> bytes:
-    """Where a broker publishes one kind of things."""
+    """The topic on which a broker publishes one kind of observation."""
     return f"{ROOT}/{broker}/{about}".encode()
 
 
@@ -78,14 +78,14 @@ class Monitor:
         self._missed = 0
 
     def attach(self, link: LinkId, peer: Peer, now: Instant) -> None:
-        """The broker is there. From the first question on it keeps what it observes."""
+        """The broker is attached. It starts to keep its observations with the first question."""
         self._session = BrokerSession(link, self._outbox, self._secret)
         self._session.hello(NAME)
         self._session.order({"do": "observe", "after": self._last}, self._tell_rows)
         self._timers.set("ask", now + self._config.interval_s * NS_PER_S, self._ask)
 
     def detach(self, link: LinkId, reason: Reason, now: Instant) -> None:
-        """The broker is gone."""
+        """The broker is detached."""
         self._session = None
         self._timers.cancel("ask")
 
@@ -147,7 +147,7 @@ class Monitor:
         self._timers.run(now)
 
     def take(self) -> Effects:
-        """What is wanted since the last take."""
+        """The effects since the last take."""
         return self._outbox.empty(self._timers.next())
 
     def report(self, question: str) -> Any:
@@ -157,19 +157,19 @@ class Monitor:
         return {"published": self._published, "missed": self._missed}
 
     def receive_datagram(self, socket: SocketName, source: Address, data: bytes, now: Instant) -> None:
-        """It has no sockets."""
+        """Ignored: it has no sockets."""
 
     def press(self, link: LinkId, pressed: bool, now: Instant) -> None:
-        """It says little."""
+        """Ignored: it sends little."""
 
     def done(self, ticket: Ticket, result: Any, now: Instant) -> None:
-        """It asks for nothing that ends in a ticket."""
+        """Ignored: it requests nothing that has a ticket."""
 
     def failed(self, ticket: Ticket, reason: Reason, now: Instant) -> None:
-        """It asks for nothing that ends in a ticket."""
+        """Ignored: it requests nothing that has a ticket."""
 
     def clock(self, wall_ns: int, now: Instant) -> None:
-        """Times come from the broker."""
+        """Ignored: times come from the broker."""
 
 
 def _time_us(usage: dict[str, Any]) -> int | None:
@@ -178,13 +178,13 @@ def _time_us(usage: dict[str, Any]) -> int | None:
 
 
 class MonitorService(Service[MonitorConfig]):
-    """Its declaration."""
+    """The declaration of the monitor."""
 
     name = NAME
     config = MonitorConfig
 
     def is_wanted(self, config: MonitorConfig) -> bool:
-        """As its switch says."""
+        """True if it is enabled."""
         return config.enabled
 
     def build(self, config: MonitorConfig, around: Surroundings) -> Machine:

@@ -1,1 +1,1 @@
-"""The simulated driver: a deterministic world in virtual time; file names as in live/ where the role is the same."""
+"""The simulated driver: a deterministic world in virtual time. Files are named as in live/ if the role is the same."""

@@ -1,7 +1,7 @@
 """Wall clocks of simulated nodes: wrong from the start, drifting, and stepped by faults.
 
 In:    the virtual instant.
-Out:   what this node believes the Unix time to be.
+Out:   the Unix time according to this node.
 State: offset and drift of one node.
 Not here: telling machines about it (world.py), deciding when a clock steps (faults.py).
 """
@@ -13,7 +13,7 @@ _PARTS_PER_MILLION = 1_000_000
 
 
 class WallClock:
-    """Wall time = true time + offset + drift. Whole numbers only: no rounding that a platform could do otherwise."""
+    """Wall time = true time + offset + drift. Only integers, so that no platform can round differently."""
 
     __slots__ = ("drift_ppm", "offset_ns")
 
@@ -22,7 +22,7 @@ class WallClock:
         self.drift_ppm = drift_ppm
 
     def wall_ns(self, instant: int) -> int:
-        """What the clock shows at this virtual instant."""
+        """The time that the clock shows at this virtual instant."""
         return EPOCH_NS + instant + self.offset_ns + instant * self.drift_ppm // _PARTS_PER_MILLION
 
     def step(self, by_ns: int) -> None:

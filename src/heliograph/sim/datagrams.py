@@ -1,13 +1,13 @@
 """Simulated datagrams: sockets and multicast groups of hosts, over a network that loses, repeats, delays and reorders.
 
-In:    Socket specifications of nodes; datagrams that machines want sent; what faults do to them.
+In:    Socket specifications of nodes; datagrams that machines want sent; effects of faults.
 Out:   inputs of the machine that a socket belongs to: SocketOpened or SocketFailed, then what arrives.
-State: open sockets by address and by group, the losses that faults cause now.
-Not here: links (network.py), when a host handles what arrived (host.py), when faults strike (faults.py).
+State: open sockets by address and by group, present losses due to faults.
+Not here: links (network.py), when a host handles a datagram (host.py), when faults strike (faults.py).
 
-A host has one address, its name: what a Socket says of ``host`` and ``interface`` makes no difference here. A multicast
-reaches the members of its group that are on the sender's LAN; hosts of one LAN are named by the scenario. Partitions of
-hosts stop datagrams too: what meets one is lost, not delayed as on a link.
+A host has one address, its name: ``host`` and ``interface`` of a Socket make no difference here. A multicast reaches
+the members of its group on the sender's LAN; the scenario names the hosts of each LAN. Partitions of hosts stop
+datagrams too: they are lost, not delayed as on a link.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from heliograph.sim.seat import Seat
 
 HEADS_BYTES = 28  # of IP and UDP, in every datagram
 MTU_BYTES_MIN, MTU_BYTES_MAX = 576, 65_535
-WAITING_MAX = 256  # datagrams that a socket keeps for a busy machine; then they are lost, as in a kernel's buffer
-PORT_FREE = 40_000  # the first that is given to a socket that wants any
+WAITING_MAX = 256  # datagrams that a socket keeps for a busy machine; more are lost, as in a kernel's buffer
+PORT_FREE = 40_000  # the first port that is given to a socket that asks for any
 LOCAL_NS = 10 * MICROSECOND  # within a host
 
 Sending = tuple[SocketName, Address, bytes]
@@ -38,17 +38,17 @@ Sending = tuple[SocketName, Address, bytes]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatagramSettings:
-    """How datagrams fare when no fault is active; they are delayed as links are."""
+    """How datagrams travel without faults; they are delayed as links are."""
 
-    loss: float = 0.0  # probability that one gets lost
+    loss: float = 0.0  # probability that one is lost
     duplicate: float = 0.0  # … that it arrives twice
     reorder: float = 0.0  # … that it takes a detour, and others overtake it
-    detour_ms: float = 5.0  # what a detour takes at most
-    mtu_bytes: int = 1_500  # what the network carries in one piece; nothing is put together again
-    lans: dict[str, tuple[str, ...]] = field(default_factory=dict)  # hosts of each; all hosts in none form one more
+    detour_ms: float = 5.0  # the maximum delay of a detour
+    mtu_bytes: int = 1_500  # the largest packet; there are no fragments
+    lans: dict[str, tuple[str, ...]] = field(default_factory=dict)  # hosts of each; all other hosts form one more
 
     def problems(self, path: str = "datagrams") -> list[str]:
-        """Everything wrong with it."""
+        """All problems with these settings."""
         found = []
         for name in ("loss", "duplicate", "reorder"):
             if not 0 <= getattr(self, name) <= 1:
@@ -71,11 +71,11 @@ class SimulatedSocket:
         self.name = spec.name
         self.port = port
         self.ttl = spec.ttl
-        self.waiting = 0  # arrived, not handled yet
+        self.waiting = 0  # arrived, but not handled yet
 
     @property
     def address(self) -> Address:
-        """Where its datagrams come from."""
+        """The source address of its datagrams."""
         return self.host.name, self.port
 
     def deliver(self, detail: tuple[Address, bytes], now: Instant) -> None:
@@ -108,7 +108,7 @@ class SimulatedDatagrams:
         self._at: dict[Address, SimulatedSocket] = {}
         self._groups: dict[Address, list[SimulatedSocket]] = {}
         self._lans: dict[str, str] = {}  # host -> its LAN, once asked for
-        self._losses: list[tuple[str, str, float]] = []  # from, to, share: what faults add
+        self._losses: list[tuple[str, str, float]] = []  # from, to, share: additional losses by faults
 
     # Sockets.
 
@@ -135,7 +135,7 @@ class SimulatedDatagrams:
         return port
 
     def close(self, host: HostInputs) -> None:
-        """A host ends, and its sockets with it."""
+        """A host ends, with its sockets."""
         self._open = {key: socket for key, socket in self._open.items() if socket.host is not host}
         self._at = {address: socket for address, socket in self._at.items() if socket.host is not host}
         for members in self._groups.values():
@@ -144,7 +144,7 @@ class SimulatedDatagrams:
     # Datagrams.
 
     def send(self, host: HostInputs, seat: Seat, datagrams: Sequence[Sending], instant: int) -> None:
-        """Send what a machine wants sent."""
+        """Send the datagrams of a machine."""
         for name, address, data in datagrams:
             socket = self._open.get((seat, name))
             if socket is None:
@@ -183,7 +183,7 @@ class SimulatedDatagrams:
         return lan
 
     def _travel(self, socket: SimulatedSocket, target: SimulatedSocket, data: bytes, instant: int) -> None:
-        """Draw what becomes of a datagram on its way to one target."""
+        """Draw the fate of a datagram on its way to one target."""
         loop, draw, settings = self._loop, self._draw, self._settings
         here, there = socket.host.name, target.host.name
         arrives = (socket.address, target, data)
@@ -219,12 +219,12 @@ class SimulatedDatagrams:
         self.lost += 1
         self._journal.write("datagram_lost", here, there, data)
 
-    # What faults ask for.
+    # Called by faults.
 
     def worsen(self, source: str, sink: str, share: float) -> None:
-        """From now on this share of what hosts that fit send each other is lost, beside what is lost anyway."""
+        """From now on, lose this share of datagrams between matching hosts, in addition to other losses."""
         self._losses.append((source, sink, share))
 
     def better(self, source: str, sink: str, share: float) -> None:
-        """That is over."""
+        """End that."""
         self._losses.remove((source, sink, share))

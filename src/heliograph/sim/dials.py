@@ -1,8 +1,8 @@
-"""Simulated dials: the addresses that answer, and links that come up one round trip later.
+"""Simulated dials: listening addresses, and links that come up one round trip later.
 
 In:    dials of machines; addresses to listen at.
-Out:   links, connected by the network; ``failed`` where no listener answers.
-State: the listeners, how many links were made.
+Out:   links, connected by the network; ``failed`` if no listener answers.
+State: the listeners, the number of links made.
 Not here: what happens on a link (network.py).
 """
 

@@ -2,8 +2,8 @@
 
 In:    the effects of each take, as the world carries them out.
 Out:   64 hex digits. Equal digests mean equal runs, to the last byte and nanosecond.
-State: a running hash and what has not been fed to it yet.
-Not here: what is worth reading about a run (journal.py).
+State: a running hash and what has not been added to it yet.
+Not here: a readable account of a run (journal.py).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Digest:
         self.parts: list[bytes] = []
 
     def add_rest(self, instant: Instant, machine: int, effects: Effects) -> None:
-        """Everything but writes and wake_at; rare beside them."""
+        """Everything but writes and wake_at; rare compared to them."""
         self.parts.append(TAKE.pack(instant, machine, -1))
         for link, hold in effects.holds:
             self._add(b"hold", b"%d %d" % (link, hold))

@@ -1,12 +1,12 @@
-"""Simulated vaults: what they hold outlives the host that uses them.
+"""Simulated vaults: their contents outlive the host that uses them.
 
-In:    commits and reads of machines; crashes of hosts; what faults do to disks.
-Out:   ``done`` and ``failed``, as late as the seed draws; VaultOpened and VaultFailed.
+In:    commits and reads of machines; crashes of hosts; effects of faults on disks.
+Out:   ``done`` and ``failed``, with delays drawn from the seed; VaultOpened and VaultFailed.
 State: per host and vault: logs, keys, and the commits that are under way.
 Not here: real files and databases (live/vaults/), when faults strike (disk_faults.py).
 
 Commits that were asked for together finish together. When a host crashes, the seed draws how many of the commits under
-way are found when it starts again: a beginning of them, each whole.
+way have survived at its next start: the first few of them, each complete.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from heliograph.vault import (
 COMMITS_MAX = 65_536  # under way at one disk, as in the live driver
 
 Damaged = tuple[str, Position, int]
-"""A log, where in it, and how many records."""
+"""A log, a position in it, and a number of records."""
 
 
 class Logged:
@@ -84,7 +84,7 @@ class Logged:
         return position
 
     def trim(self, before: Position) -> int:
-        """Forget runs, as many as one Trim may; the bytes that this frees."""
+        """Forget runs, as many as one Trim may; returns the bytes freed."""
         gone = size = 0
         for run in self.runs[:TRIM_RUNS_MAX]:
             if run.next > before or (gone and size + len(run.data) > TRIM_BYTES_MAX):
@@ -113,13 +113,13 @@ class Logged:
         )
 
     def describe(self, name: str) -> Log:
-        """What is told of it."""
+        """Its description in answers."""
         first_ns = self.runs[0].first_ns if self.runs else 0
         return Log(name, self.first, self.next, len(self.runs), self.bytes, first_ns, self.last_ns)
 
 
 class Contents:
-    """What a vault holds."""
+    """The contents of a vault."""
 
     def __init__(self) -> None:
         self.logs: dict[str, Logged] = {}
@@ -128,7 +128,7 @@ class Contents:
         self.bytes = 0  # of runs and values
 
     def commit(self, changes: Sequence[Change]) -> Committed:
-        """All of these changes."""
+        """Make all of these changes."""
         positions: list[Position] = []
         trimmed: list[Log] = []
         for change in changes:
@@ -182,15 +182,15 @@ class SimulatedDisk:
         self.waiting: deque[tuple[Ticket, Sequence[Change], int]] = deque()  # commits under way, with their generations
         self.free_at = 0
         self.refused: VaultFailed | None = None  # why it cannot be opened
-        self.full = 0  # faults that say so now
-        self.slow = 1.0  # how much longer everything takes
+        self.full = 0  # active faults that make it full
+        self.slow = 1.0  # the factor by which everything takes longer
         self.torn = False  # the next crash leaves a torn record
         self.generation = self.generations = 0  # as in live/disk.py
         self.broken = -1
         self.broken_by = Reason.VAULT_FULL
 
     def fill(self) -> None:
-        """A fault: nothing more fits, until ``make_room`` is called as often."""
+        """A fault: nothing more fits, until ``make_room`` has been called as often."""
         self.full += 1
 
     def make_room(self) -> None:
@@ -202,7 +202,7 @@ class SimulatedDisk:
         self.slow *= factor
 
     def speed_up(self, factor: float) -> None:
-        """That is over."""
+        """End a slowdown."""
         self.slow /= factor
 
     def tear(self) -> None:
@@ -210,13 +210,13 @@ class SimulatedDisk:
         self.torn = True
 
     def fits(self, changes: Sequence[Change]) -> bool:
-        """Whether there is room. What needs none always fits."""
+        """True if there is room. Changes that need none always fit."""
         size = sum(map(size_of, changes))
         limit = self.vault.bytes_max
         return not size or not (self.full or (limit is not None and self.contents.bytes + size > limit))
 
     def flip(self, draw: float) -> Damaged | None:
-        """Damage the run that is drawn."""
+        """Damage a run chosen by ``draw``."""
         runs = [(name, run) for name, log in self.contents.logs.items() for run in log.runs]
         return self._damage(*runs[int(draw * len(runs))]) if runs else None
 
@@ -225,8 +225,7 @@ class SimulatedDisk:
         return log, run.position, run.count
 
     def crash(self, draw: float) -> Damaged | None:
-        """The host is gone: some of the commits under way are kept, the rest is not. Returns what was torn, if
-        anything was."""
+        """The host is gone: some of the commits under way survive, the rest do not. Returns the torn run, if any."""
         waiting = self._fresh()
         made = self._make(waiting[: max(int(draw * (len(waiting) + 1)), self.torn)])
         written = [change.log for change in made if isinstance(change, Append)]
@@ -236,7 +235,7 @@ class SimulatedDisk:
         return torn
 
     def stop(self) -> None:
-        """The host ends in order: what is under way is finished."""
+        """The host ends in an orderly way: commits under way are finished."""
         self._make(self._fresh())
         self._let_go()
 
@@ -244,7 +243,7 @@ class SimulatedDisk:
         return [changes for _, changes, generation in self.waiting if generation > self.broken]
 
     def _make(self, commits: list[Sequence[Change]]) -> Sequence[Change]:
-        """Commit these, as far as there is room; the last that was."""
+        """Commit these, as far as there is room; returns the last one made."""
         made: Sequence[Change] = ()
         for changes in commits:
             if not self.fits(changes):
@@ -273,11 +272,11 @@ class SimulatedDisks:
         self._open: dict[Seat, SimulatedDisk] = {}  # … and those that could be opened
 
     def of(self, host: HostInputs) -> list[SimulatedDisk]:
-        """The disks of a host, also while it is down."""
+        """The disks of a host, even while it is down."""
         return [disk for (name, _), disk in self.all.items() if name == host.name]
 
     def open(self, host: HostInputs, seat: Seat, vault: Vault) -> None:
-        """Open a machine's vault, new or as it was left, and tell the machine."""
+        """Open a machine's vault, new or with its earlier contents, and tell the machine."""
         disk = self.all.setdefault((host.name, vault.name), SimulatedDisk(host.name, vault))
         self._declared[seat] = disk
         if disk.refused is not None:
@@ -291,19 +290,19 @@ class SimulatedDisks:
         host.tell(seat, VaultOpened(vault.name, disk.contents.bytes))
 
     def wipe(self, host: HostInputs) -> None:
-        """The host gets new, empty disks, when it starts the next time."""
+        """Give the host new, empty disks for its next start."""
         assert not host.up
         for disk in self.of(host):
             del self.all[disk.host, disk.vault.name]
 
     def crash(self, host: HostInputs) -> None:
-        """A host loses all it had in memory."""
+        """A host loses its memory."""
         for disk in self.of(host):
             self._tell_damage(disk, disk.crash(self._draw()))
         self._forget(host)
 
     def flip(self, host: HostInputs, draw: float) -> None:
-        """A run on each disk of a host is damaged."""
+        """Damage a run on each disk of a host."""
         for disk in self.of(host):
             self._tell_damage(disk, disk.flip(draw))
 
@@ -312,7 +311,7 @@ class SimulatedDisks:
             self._journal.write("damaged", disk.host, disk.vault.name, *damaged)
 
     def stop(self, host: HostInputs) -> None:
-        """A host ends in order."""
+        """A host ends in an orderly way."""
         for disk in self.of(host):
             disk.stop()
         self._forget(host)
@@ -322,12 +321,12 @@ class SimulatedDisks:
             self._open.pop(seat, None)
             self._declared.pop(seat, None)
 
-    # What machines ask for.
+    # Called for machines.
 
     def commit(
         self, host: HostInputs, seat: Seat, commits: Sequence[tuple[Ticket, Sequence[Change]]], instant: int
     ) -> None:
-        """Commits that were asked for together."""
+        """Make commits that were asked for together."""
         disk = self._open.get(seat)
         if disk is None:
             self._refuse(host, seat, [ticket for ticket, _ in commits], instant)
@@ -353,14 +352,14 @@ class SimulatedDisks:
                 host.offer(self._failed, seat, (host, disk, ticket))
 
     def _failed(self, seat: Seat, detail: tuple[HostInputs, SimulatedDisk, Ticket], now: Instant) -> None:
-        """The machine hears of the first commit that failed. What it wanted before belongs to the old generation."""
+        """The machine is told of the first failed commit. What it asked for before belongs to the old generation."""
         host, disk, ticket = detail
         host.settle(seat, now)
         disk.generation += 1
         seat.fail((ticket, disk.broken_by), now)
 
     def read(self, host: HostInputs, seat: Seat, reads: Sequence[tuple[Ticket, Query]], instant: int) -> None:
-        """Reads, each as late as is drawn."""
+        """Make reads, each with a drawn delay."""
         disk = self._open.get(seat)
         if disk is None:
             self._refuse(host, seat, [ticket for ticket, _ in reads], instant)
@@ -377,7 +376,7 @@ class SimulatedDisks:
         return 1 + int(self._lasts_ns * disk.slow * self._draw())
 
     def _refuse(self, host: HostInputs, seat: Seat, tickets: Sequence[Ticket], instant: int) -> None:
-        """There is no vault, or it is not open."""
+        """Refuse: there is no vault, or it is not open."""
         disk = self._declared.get(seat)
         reason = Reason.VAULT_MISSING if disk is None or disk.refused is None else disk.refused.reason
         for ticket in tickets:
@@ -390,5 +389,5 @@ class SimulatedDisks:
 
 
 def _page(names: dict[str, bytes] | dict[str, Logged], prefix: str, after: str | None) -> list[str]:
-    """Names with a prefix, in order, after one of them. Python compares text as UTF-8 would be."""
+    """Names with a prefix, in order, after one of them. Python orders text as UTF-8 does."""
     return sorted(name for name in names if name.startswith(prefix) and (after is None or name > after))

@@ -1,4 +1,4 @@
-"""Disk faults: what goes wrong with the vaults of a host.
+"""Disk faults: faults of the vaults of a host.
 
 In:    a fault that strikes, and the host that was drawn for it.
 Out:   calls on the host's disks; the rest as in faults.py.
@@ -27,11 +27,11 @@ class DiskFaults:
         self._begin = begin
 
     def kinds(self) -> dict[str, Callable[[Fault, Host, Random], None]]:
-        """What each fault of disks does."""
+        """The function for each kind of disk fault."""
         return {"disk_full": self._full, "disk_slow": self._slow, "disk_torn": self._torn, "disk_flip": self._flip}
 
     def has_disk(self, host: Host) -> bool:
-        """Whether such a fault could strike there."""
+        """True if such a fault can strike this host."""
         return bool(self._world.disks.of(host))
 
     def _full(self, fault: Fault, host: Host, _random: Random) -> None:

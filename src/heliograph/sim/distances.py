@@ -1,8 +1,8 @@
-"""How links behave when nothing is wrong, and how long anything takes from one host to another.
+"""Delays between hosts, and how links behave when nothing is wrong.
 
-In:    the settings of a simulated network; or a function that knows the distance of any two hosts.
+In:    the settings of a simulated network; or a function that knows the distance between any two hosts.
 Out:   delays.
-State: delays that were asked for.
+State: delays already computed.
 Not here: what travels (network.py, datagrams.py).
 """
 
@@ -20,13 +20,13 @@ Ruler = Callable[[str, str], float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Distance:
-    """How far some hosts are from others, one way; links and datagrams alike."""
+    """The one-way delay between some hosts, for links and datagrams."""
 
     target: str  # "from > to", patterns of hosts
     delay_ms: float
 
     def problems(self, path: str) -> list[str]:
-        """Everything wrong with it."""
+        """All problems with it."""
         found = []
         if self.target.count(">") != 1:
             found.append(f'{path}.target = {self.target!r}: a distance needs "from > to"')
@@ -45,10 +45,10 @@ class NetworkSettings:
     join: float = 0.1  # probability that a chunk waits for the next and arrives with it
     bandwidth_kib_s: int = 0  # per link and direction; 0: no limit
     buffer_kib: int = 64  # the mark above which a driver presses; each link draws its own around it
-    distance: tuple[Distance, ...] = ()  # the first that fits counts instead of delay_ms
+    distance: tuple[Distance, ...] = ()  # the first match replaces delay_ms
 
     def problems(self, path: str = "network") -> list[str]:
-        """Everything wrong with it."""
+        """All problems with it."""
         found = []
         for name in ("delay_ms", "jitter_ms"):
             if not 0 <= getattr(self, name) <= 60_000:
@@ -73,12 +73,12 @@ class Distances:
     def __init__(self, settings: NetworkSettings, ruler: Ruler | None = None) -> None:
         self.jitter_ns = float(int(settings.jitter_ms * MILLISECOND))
         self._settings = settings
-        self._ruler = ruler  # in place of the settings
+        self._ruler = ruler  # used instead of the settings
         self._delay = int(settings.delay_ms * MILLISECOND)
         self._delays: dict[tuple[str, str], int] = {}
 
     def delay_ns(self, source: str, sink: str) -> int:
-        """The least time that anything takes from one host to another."""
+        """The minimum time from one host to another."""
         if not (self._settings.distance or self._ruler):
             return self._delay
         delay = self._delays.get((source, sink))

@@ -1,7 +1,7 @@
-"""Carrying out the effects of a host's machines.
+"""Carries out the effects of a host's machines.
 
-In:    effects, and the virtual instant at which the turn that caused them is over.
-Out:   bytes to the network, dials, jobs, commits, datagrams, wakes; all of them to the digest.
+In:    effects, and the virtual instant at which the turn that caused them ends.
+Out:   bytes to the network, dials, jobs, commits, datagrams, wakes; the digest gets all of them.
 State: none beyond the parts of the world.
 Not here: when machines are asked for effects (host.py), how bytes travel (network.py).
 """
@@ -39,7 +39,7 @@ class EffectHost(LinkHost, Protocol):
 
 
 class EffectCarrier:
-    """Does what machines want done, for all hosts of a world."""
+    """Carries out effects, for all hosts of a world."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class EffectCarrier:
         self._workers = workers
 
     def write(self, host: EffectHost, seat: Seat, written: tuple[LinkId, bytes], instant: int) -> None:
-        """The one write of a shortcut. In the digest it is the same as among effects."""
+        """Make the one write of a shortcut. The digest treats it like a write among effects."""
         link, data = written
         self._parts.append(_pack_take(instant, seat.number, -1 if seat.asked is None else seat.asked))
         self._send(host, seat, [(link, [data])], instant)
@@ -73,7 +73,7 @@ class EffectCarrier:
             seat.after()
 
     def carry_out(self, host: EffectHost, seat: Seat, effects: Effects, instant: int) -> None:
-        """Do what a machine wants."""
+        """Carry out the effects of a machine."""
         wake_at = effects.wake_at
         if effects.writes or wake_at != seat.asked:
             self._parts.append(_pack_take(instant, seat.number, -1 if wake_at is None else wake_at))
@@ -91,7 +91,7 @@ class EffectCarrier:
             host.stop()
 
     def carry_out_without_stop(self, host: EffectHost, seat: Seat, effects: Effects, instant: int) -> None:
-        """The same before the end of a turn: the take at its end says ``stop`` again."""
+        """The same before the end of a turn: the take at its end will repeat ``stop``."""
         effects.stop = False
         self.carry_out(host, seat, effects, instant)
 
@@ -140,10 +140,10 @@ class EffectCarrier:
         heappush(loop.heap, (instant, loop.next_number(), self._ring, (host, seat)))
 
     def _ring(self, alarm: tuple[EffectHost, Seat], instant: int) -> None:
-        """An alarm went off: wake the machine if it still wants that, else set the alarm again."""
+        """An alarm rang: wake the machine if it still wants that, else set the alarm again."""
         host, seat = alarm
         if seat.gone or instant != seat.alarm:
-            return  # another alarm took its place
+            return  # another alarm has replaced it
         seat.ring()
         if seat.wake_at <= instant:
             host.wake(seat)

@@ -1,6 +1,6 @@
 """Faults: what goes wrong in a world, and when.
 
-In:    the faults of a scenario, a random stream of their own.
+In:    the faults of a scenario, with their own random stream.
 Out:   calls on world and network; entries "fault" and "healed" in the journal; how often each fault struck.
 State: counters.
 Not here: faults of many brokers (network_faults.py) and of disks (disk_faults.py), what a broken link or a crashed
@@ -25,7 +25,7 @@ from heliograph.sim.world import World
 
 
 class Faults:
-    """Strikes as planned. Each fault draws from a stream of its own, so that adding one changes no other."""
+    """Strikes as planned. Each fault has its own random stream, so that adding one does not change the others."""
 
     def __init__(self, world: World, plan: tuple[Fault, ...], duration_s: float, wiring: Wiring | None = None) -> None:
         self.counts = [0] * len(plan)
@@ -89,7 +89,7 @@ class Faults:
                 self._of_hosts[fault.kind](fault, random.choice(hosts), random)
 
     def _links(self, target: str) -> Iterator[End]:
-        """The directions that fit ``from > to``, of links that are in use."""
+        """The directions of links in use that match ``from > to``."""
         source, sink = _directed(target)
         for host in self._world.hosts.values():
             if fnmatchcase(host.name, source):
@@ -98,7 +98,7 @@ class Faults:
                         yield end
 
     def begin(self, fault: Fault, target: str, heal: Callable[[], None] | None) -> None:
-        """Write down what strikes, and see to its end."""
+        """Record a fault, and schedule its end."""
         self._world.journal.write("fault", target, fault.kind)
         if heal is not None:
             self._world.loop.at(self._world.loop.now + int(fault.for_s * SECOND), self._heal, (fault, target, heal))

@@ -1,13 +1,13 @@
 """A host: one simulated process that runs the machines of a node.
 
-In:    inputs for its machines, offered by the network, the world's timers and the workload; crashes and pauses.
+In:    inputs for its machines from the network, the world's timers and the workload; crashes and pauses.
 Out:   effects of its machines, to the carrier of effects.
-State: the machines (seats), the links' ends, the inputs that wait, when the host is free again.
+State: the machines (seats), the ends of links, waiting inputs, when the host is free again.
 Not here: carrying out effects (effects.py), how bytes travel (network.py), which hosts exist (world.py).
 
-A host does one thing at a time. An input that finds it busy waits; each turn handles a number of waiting inputs that
-is drawn from the seed, then asks the touched machines what they want (rule 12 of the contract), and what they want
-leaves when the turn's service time is over.
+A host does one thing at a time. An input that finds it busy waits. Each turn handles a number of waiting inputs, drawn
+from the seed, then takes the effects of the machines involved (rule 12 of the contract), which are carried out when the
+turn's service time is over.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Build = Callable[[int], Node]
 
 
 class MachineError(Exception):
-    """A machine raised, or the contract was broken: our own fault. Its cause is the exception."""
+    """A machine raised, or the contract was broken: a bug of ours. Its cause is the exception."""
 
     def __init__(self, host: str, step: int, instant: int, error: BaseException) -> None:
         super().__init__(f"{host}: {type(error).__name__}: {error}")
@@ -94,8 +94,8 @@ class Host:
         self.loop = around.loop
         self.name = name
         self._build = build
-        self.identity = identity  # what its certificate proves on secure links
-        self.settings: Any = None  # the answer to a LoadSettings job
+        self.identity = identity  # the identity that its certificate proves on secure links
+        self.settings: Any = None  # the result of a LoadSettings job
         self._on_start: Callable[[], None] | None = None
         self.wall = wall or WallClock()
         self.service_ns = self.service_ns_usual = service_ns
@@ -123,7 +123,7 @@ class Host:
         return end
 
     def own_end(self, seat: Seat, link: LinkId, verb: str) -> End | None:
-        """The end that an effect is about; None if it was detached after the machine asked for the effect."""
+        """The end that an effect concerns; None if it was detached after the machine asked for the effect."""
         end = self.ends.get(link)
         if end is not None and end.writer is seat:
             return end
@@ -132,17 +132,17 @@ class Host:
         raise ContractError(f"{self.name}: {seat.name} {verb} link {link}, {_state(end)}")
 
     def configure(self, settings: Any) -> None:
-        """From now on a LoadSettings job finds these settings."""
+        """Set the result of LoadSettings jobs."""
         self.settings = settings
 
     # From start to end.
 
     def call_at_start(self, program: Callable[[], None]) -> None:
-        """Call this whenever the host has started: the program that uses its machines."""
+        """Call this whenever the host has started; it is the program that uses the machines."""
         self._on_start = program
 
     def start(self) -> None:
-        """Run: new machines, pipes between them, and the time of day."""
+        """Start: new machines, pipes between them, and the time of day."""
         assert not self.up
         around = self._around
         self.incarnation += 1
@@ -168,7 +168,7 @@ class Host:
         self.go_on()
 
     def crash(self, keep: float, silent: bool) -> None:
-        """Lose everything in memory. Of what was written to links, a share ``keep`` may still arrive.
+        """Lose all memory. Of what was written to links, a share ``keep`` may still arrive.
 
         Peers see a reset; after a power cut (``silent``) they are told nothing until the host is back.
         """
@@ -181,7 +181,7 @@ class Host:
         self.ends.clear()
 
     def stop(self) -> None:
-        """A machine has finished: the links end, and nothing of the host runs any more."""
+        """A machine has finished: links end, and nothing runs on the host any more."""
         self._around.journal.write("stopped", self.name)
         self._end()
         self._around.disks.stop(self)
@@ -198,12 +198,12 @@ class Host:
             seat.leave()
 
     def pause(self) -> None:
-        """Handle nothing: what arrives waits. Pauses may overlap."""
+        """Handle nothing: inputs wait. Pauses may overlap."""
         self.paused += 1
         self.free_at = NEVER
 
     def go_on(self) -> None:
-        """A pause is over."""
+        """A pause has ended."""
         self.paused -= 1
         if not self.paused:
             self.free_at = self.loop.now
@@ -212,13 +212,13 @@ class Host:
                 self.loop.at(self.loop.now, Host.turn, self)
 
     def slow_down(self, by_ns: int) -> None:
-        """From now on every input costs this much more; below 0: less."""
+        """From now on every input takes this much longer; below 0: less."""
         self.service_ns += by_ns
 
     # Inputs are offered.
 
     def receive(self, end: End, data: bytes, instant: int) -> None:
-        """Bytes arrived. Most inputs are this one, so an idle host handles it here, without the inbox."""
+        """Bytes arrived. As most inputs are of this kind, an idle host handles it here, without the inbox."""
         if self.turning or self.free_at > instant:
             self.offer(self._receive, end, data)
             return
@@ -228,10 +228,10 @@ class Host:
             return
         try:
             self._count_input()
-            self.free_at = instant = instant + self.service_ns  # what is offered meanwhile finds the host busy
+            self.free_at = instant = instant + self.service_ns  # inputs offered meanwhile find the host busy
             self._consume(end.far, len(data))
             seat = end.seat
-            shortcut, receive, take = seat.shortcut, seat.receive, seat.take  # faster than a call of an attribute
+            shortcut, receive, take = seat.shortcut, seat.receive, seat.take  # faster than attribute calls
             if shortcut is not None:
                 written = shortcut(end.link, data, instant + self.shift)
                 if written is not None:
@@ -259,7 +259,7 @@ class Host:
         self.offer(Seat.tell, seat, command)
 
     def fail(self, seat: Seat, ticket: Ticket, reason: Reason) -> None:
-        """A promise cannot be kept."""
+        """A promise failed."""
         self.offer(Seat.fail, seat, (ticket, reason))
 
     def finish_job(self, seat: Seat, ticket: Ticket, result: Any) -> None:
@@ -277,7 +277,7 @@ class Host:
             self.offer(self._clock, seat, None)
 
     def offer(self, handler: Handler, subject: Any, detail: Any) -> None:
-        """Handle an input now if the host is idle; else it waits for a turn."""
+        """Handle an input now if the host is idle; otherwise it waits for a turn."""
         if not self.up:
             return
         self.inbox.append((handler, subject, detail))
@@ -298,7 +298,7 @@ class Host:
         self.loop.at(self.loop.now + int(LINGER_NS_MAX * self._draw()), Host.turn, self)
 
     def turn(self, instant: int) -> None:
-        """Handle some of the waiting inputs, then carry out what the machines want."""
+        """Handle some of the waiting inputs, then carry out the machines' effects."""
         if not self.inbox or self.paused:
             self.turning = False
         elif self.free_at > instant:  # a turn of an earlier incarnation
@@ -335,7 +335,7 @@ class Host:
             self.turning = False
 
     def settle(self, seat: Seat, now: Instant) -> None:
-        """Carry out what a machine wants before it gets an input that must come after."""
+        """Carry out a machine's effects before it gets an input that must come after them."""
         if seat.dirty and not seat.gone:
             self._effects.carry_out_without_stop(self, seat, seat.take(), now - self.shift)
 

@@ -25,19 +25,19 @@ class HostInputs(Protocol):
     name: str
     up: bool
     seats: list[Seat]
-    settings: Any  # the answer to a LoadSettings job
+    settings: Any  # the result of a LoadSettings job
 
     def offer(self, handler: Handler, subject: Any, detail: Any) -> None:
-        """Handle an input now if the host is idle; else it waits for a turn."""
+        """Handle an input now if the host is idle; otherwise it waits for a turn."""
 
     def tell(self, seat: Seat, command: Any) -> None:
         """Give a machine a command."""
 
     def fail(self, seat: Seat, ticket: Ticket, reason: Reason) -> None:
-        """A promise cannot be kept."""
+        """A promise failed."""
 
     def finish_job(self, seat: Seat, ticket: Ticket, result: Any) -> None:
         """A promise was kept."""
 
     def settle(self, seat: Seat, now: Instant) -> None:
-        """Carry out what a machine wants before it gets an input that must come after."""
+        """Carry out a machine's effects before it gets an input that must come after them."""

@@ -1,4 +1,4 @@
-"""Simulated workers: jobs take a time that is drawn from the seed.
+"""Simulated workers: the time of a job is drawn from the seed.
 
 In:    jobs of machines.
 Out:   ``done`` or ``failed`` at the machine that asked.
@@ -34,7 +34,7 @@ class SimulatedWorkers:
         self._busy_until: dict[tuple[str, str], int] = {}
 
     def start(self, host: HostInputs, seat: Seat, ticket: Ticket, job: Job, instant: int) -> None:
-        """Run a job; its result comes back by the ticket."""
+        """Run a job; its result is returned with the ticket."""
         lasts = 1 + int(self._job_ms * MILLISECOND * self._draw())
         if isinstance(job, KeepTopics | AskTopics):  # carried out in the order in which they were asked for
             key = (host.name, seat.name)
@@ -49,12 +49,12 @@ class SimulatedWorkers:
         if isinstance(job, KeepTopics | AskTopics):
             self._use_repository(host, seat, ticket, job)
             return
-        if isinstance(job, SiftDocuments):  # a real process has no place in a simulation
+        if isinstance(job, SiftDocuments):  # a simulation cannot run a real process
             host.fail(seat, ticket, Reason.QUERY_LANGUAGE_MISSING)
             return
         try:
             result: Any = host.settings if isinstance(job, LoadSettings) else job.run()
-        except Exception:  # as the contract says: whatever a job raises is this answer
+        except Exception:  # by the contract, any exception of a job becomes this answer
             host.fail(seat, ticket, Reason.JOB_FAILED)
         else:
             host.finish_job(seat, ticket, result)

@@ -1,7 +1,7 @@
-"""The journal: what happened in a world, line by line. It is what checkers and people see of a world.
+"""The journal: what happened in a world, line by line. Checkers and people see the world through it.
 
 In:    entries from hosts, faults and the workload.
-Out:   the entries, to watchers of their kind at once, and as text afterwards.
+Out:   the entries, passed at once to watchers of their kind, and later as text.
 State: the newest entries (all of them, if asked for) and a count per kind.
 Not here: judging what happened (checkers/), bytes (digest.py).
 """
@@ -15,7 +15,7 @@ from typing import Any
 from heliograph.notes import Note
 from heliograph.sim.loop import SECOND, Loop
 
-ENTRIES_MAX = 20_000  # kept for the lines before a failure
+ENTRIES_MAX = 20_000  # kept to show the lines before a failure
 
 KINDS = {
     "started": "a host began to run",
@@ -85,7 +85,7 @@ class Journal:
         self._watchers[kind].append(watcher)
 
     def write(self, kind: str, who: str, *details: Any) -> None:
-        """Something happened."""
+        """Write an entry."""
         loop = self._loop
         self.counts[kind] += 1
         self.entries.append((loop.now, loop.step, kind, who, details))

@@ -1,6 +1,6 @@
 """The loop of the simulated world: what happens next, in virtual time.
 
-In:    calls with the instant at which they are due.
+In:    calls, with the instants at which they are due.
 Out:   the calls, in order of their instants; equal instants in the order in which they were asked for.
 State: the heap, the present virtual instant and step.
 Not here: what the calls do (network.py, world.py, faults.py, workloads.py).
@@ -20,13 +20,13 @@ MILLISECOND = 1_000_000
 MICROSECOND = 1_000
 
 Call = Callable[[Any, int], None]
-"""What is due: called with its subject and the virtual instant."""
+"""A call that is due, with its subject and the virtual instant."""
 
 
 class Loop:
-    """A heap of (instant, number, call, subject). Numbers are unique, so that calls are never compared.
+    """A heap of (instant, number, call, subject). Numbers are unique, so calls are never compared.
 
-    Where ``at`` is too slow, callers push to the heap themselves, with ``next_number``.
+    Where ``at`` is too slow, callers push to the heap directly, with ``next_number``.
     """
 
     __slots__ = ("heap", "next_number", "now", "step")
@@ -46,7 +46,7 @@ class Loop:
         self.step += 1
 
     def run(self, until: int) -> None:
-        """Let the world run up to and including this instant."""
+        """Run the world up to and including this instant."""
         heap = self.heap
         pop = heappop
         stop: Call = _stop
@@ -61,7 +61,7 @@ class Loop:
 
 
 class _RunOverError(Exception):
-    """The instant up to which to run has come."""
+    """The instant at which to stop has come."""
 
 
 def _stop(_subject: Any, _instant: int) -> None:

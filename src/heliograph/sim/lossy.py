@@ -1,8 +1,8 @@
-"""A machine whose publications about topics get lost on their way, by kind: a fault that links themselves never have.
+"""A machine whose publications about topics are sometimes lost, by kind: a fault that links themselves never have.
 
-In:    a machine, and how likely each kind of message is lost.
-Out:   the same machine without the publications that chance took.
-State: seeded chance, and what was lost.
+In:    a machine, and the probability of loss for each kind of message.
+Out:   the same machine without the lost publications.
+State: a seeded random source, and what was lost.
 Not here: loss of datagrams (datagrams.py), of links (network_faults.py).
 
 A link delivers all bytes or breaks. A publication can still be lost: at a broker that crashes, at one that drops for a
@@ -19,11 +19,11 @@ from heliograph.discovery.topics.messages import MAGIC, TopicKind
 from heliograph.machine import Effects, Machine
 from heliograph.wire.frames import Frame, Kind
 
-_KIND_AT = 4  # in a message: behind magic and version
+_KIND_AT = 4  # in a message: after magic and version
 
 
 class Lossy:
-    """Everything that the machine is, but for what gets lost."""
+    """Behaves like the machine, except for losses."""
 
     def __init__(self, machine: Machine, losses: Mapping[TopicKind, float], draw: Callable[[], float]) -> None:
         self._machine = machine
@@ -35,7 +35,7 @@ class Lossy:
         return getattr(self._machine, name)
 
     def take(self) -> Effects:
-        """What the machine wants, without what is lost."""
+        """The machine's effects, without what is lost."""
         effects = self._machine.take()
         for _, frames in effects.writes:
             frames[:] = [raw for raw in frames if self._arrives(raw)]

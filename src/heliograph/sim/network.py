@@ -1,13 +1,13 @@
 """The simulated network: links that delay, stall, split, join, stop and break, but never reorder.
 
-In:    what machines write, hold, hang up and dial, as the world passes it on; what faults do to links.
-Out:   inputs (attach, receive, press, detach, failed), offered to the hosts at the instants drawn from the seed; every
-       write to the digest.
+In:    writes, holds, hangups and dials of machines, passed on by the world; effects of faults on links.
+Out:   inputs (attach, receive, press, detach, failed), offered to hosts at instants drawn from the seed; every write to
+       the digest.
 State: both ends of every link with what is in flight, the listeners, the directions that are cut.
 Not here: when a host handles an input and what a machine answers (world.py), when faults strike (faults.py).
 
 A link is two streams. An End holds the stream that *its* machine writes: ``flight`` is what was written and has not
-arrived. ``pending`` counts what the far machine has not consumed yet; it is what press is about, as in a real driver
+arrived. ``pending`` counts what the far machine has not consumed yet. It decides about press, as in a real driver,
 whose buffer fills when the far side does not read.
 """
 
@@ -35,7 +35,7 @@ _pack_write = WRITE.pack
 
 Writes = Sequence[tuple[LinkId, list[bytes]]]
 Flight = list[tuple[int, bytes | Reason]]
-"""Chunks with their arrival, oldest first; a Reason ends the stream. A list, not a deque: that takes 600 bytes each."""
+"""Chunks with their arrival, oldest first; a Reason ends the stream. A list, as each deque would take 600 bytes."""
 
 
 class End:
@@ -58,42 +58,42 @@ class End:
         self.pipe = False
         # the stream from here to the far end
         self.flight: Flight = []
-        self.last = 0  # arrival of the newest chunk: later ones never overtake it
+        self.last = 0  # arrival of the newest chunk, which later ones never overtake
         self.delay = 0
-        self.busy_until = 0  # the line is sending until then, where there is a bandwidth
-        self.scheduled = False  # an arrival is in the loop
-        self.stops = 0  # how many partitions, stalls and holds keep it from arriving
+        self.busy_until = 0  # sending until then, if bandwidth is limited
+        self.scheduled = False  # an arrival is scheduled
+        self.stops = 0  # how many partitions, stalls and holds stop it
         self.tamper = 0  # how many frames to lose silently: the planted bug
-        self.odd = False  # a write needs a closer look: over, a pipe, tampered with, or of limited bandwidth
+        self.odd = False  # a write needs special care: over, a pipe, tampered with, or of limited bandwidth
         self.pending = 0
         self.high = NEVER
         self.low = 0
         self.pressed = False
         self.told_pressed = False
         # from attach to detach
-        self.writer: Seat | None = None  # may write to it: set by attach, until it hangs up or is detached
-        self.held = False  # the machine does not want to read now
+        self.writer: Seat | None = None  # the seat that may write: set by attach, until it hangs up or is detached
+        self.held = False  # the machine has stopped reading
         self.hung = False  # the machine hung up …
         self.reason = Reason.CLOSED  # … for this reason
-        self.over = False  # detach was told or is on its way to the machine, or the host crashed
+        self.over = False  # the machine was told of the detach or soon will be, or the host crashed
         self.deaf = False  # hung or over: what arrives is dropped
         self.silent = False  # the host lost power: the far side is told nothing
 
     def open(self) -> None:
-        """Its machine is told of the link, and may write from now on."""
+        """Its machine has been told of the link, and may write from now on."""
         self.writer = self.seat
 
     def close(self) -> None:
-        """Its machine may not write any more."""
+        """Its machine may no longer write."""
         self.writer = None
 
     def lengthen(self, by_ns: int) -> None:
-        """Everything takes this much longer (or, below 0, shorter) in both directions."""
+        """Everything takes this much longer (below 0: less) in both directions."""
         self.delay += by_ns
         self.far.delay += by_ns
 
     def stop(self) -> None:
-        """Nothing of this stream arrives until it is let go as often as it was stopped."""
+        """Stop this stream; nothing arrives until it has been let go as often."""
         self.stops += 1
 
     def plant_loss(self) -> None:
@@ -102,13 +102,13 @@ class End:
         self.odd = True
 
     def lose_flight(self) -> int:
-        """Lose everything in flight; how many bytes that were."""
+        """Lose everything in flight; returns how many bytes."""
         lost = sum(len(data) for _, data in self.flight if isinstance(data, bytes))
         self.flight.clear()
         return lost
 
     def shorten(self, keep: float) -> int:
-        """Keep this share of the bytes in flight, in order; how many bytes were lost."""
+        """Keep this share of the bytes in flight, from the beginning; returns how many bytes were lost."""
         chunks = [(arrival, data) for arrival, data in self.flight if isinstance(data, bytes)]
         lost = self.lose_flight()
         room = int(keep * lost)
@@ -123,7 +123,7 @@ class End:
 class LinkHost(HostInputs, Protocol):
     """A host, as the network sees it."""
 
-    identity: Identity | None  # what its certificate proves on secure links
+    identity: Identity | None  # the identity that its certificate proves on secure links
     ends: dict[LinkId, End]
 
     def seat(self, machine: str) -> Seat:
@@ -133,7 +133,7 @@ class LinkHost(HostInputs, Protocol):
         """One end of a new link, under the next number of this host."""
 
     def own_end(self, seat: Seat, link: LinkId, verb: str) -> End | None:
-        """The end that an effect is about; None if it was detached after the machine asked for the effect."""
+        """The end that an effect concerns; None if it was detached after the machine asked for the effect."""
 
     def attach(self, end: End) -> None:
         """A link came up."""
@@ -146,7 +146,7 @@ class LinkHost(HostInputs, Protocol):
 
 
 Tap = Callable[[End, bytes], None]
-"""Sees what is written to links."""
+"""Called with what is written to links."""
 
 
 class SimulatedNetwork:
@@ -169,7 +169,7 @@ class SimulatedNetwork:
         self._loop = loop
         self._digest = digest
         self._draw = draw
-        self._arrives = self._arrive  # bound once: it is pushed for every chunk
+        self._arrives = self._arrive  # bound once, as it is scheduled for every chunk
         self._distances = distances
         self._jitter_ns = distances.jitter_ns
         self._split = settings.split
@@ -206,7 +206,7 @@ class SimulatedNetwork:
     # Bytes travel.
 
     def send(self, host: LinkHost, seat: Seat, writes: Writes, instant: int) -> None:
-        """Send what a machine wrote, and add it to the digest. The hot path: it does no more than it must."""
+        """Send the writes of a machine, and add them to the digest. The hot path: it does as little as possible."""
         ends, loop, parts = host.ends, self._loop, self._digest.parts
         draw, jitter, split_or_join, arrives = self._draw, self._jitter_ns, self._split_or_join, self._arrives
         for link, frames in writes:
@@ -231,7 +231,7 @@ class SimulatedNetwork:
                 loop.at(leaves, self._press, end)
             first = arrival = leaves + end.delay + int(jitter * draw())
             if arrival < end.last:
-                first = arrival = end.last  # it cannot overtake: it arrives together with the chunk before
+                first = arrival = end.last  # it cannot overtake, so it arrives together with the chunk before
             fate = draw()
             if fate < split_or_join:
                 arrival, data = (self._cut if fate < self._split else self._join)(end, arrival, data)
@@ -244,7 +244,7 @@ class SimulatedNetwork:
             self._digest.feed()
 
     def _prepare(self, end: End, data: bytes, instant: int) -> tuple[int, bytes]:
-        """What is left of a write to an unusual link, and when it leaves."""
+        """What remains of a write to an unusual link, and when it is sent."""
         if end.over:
             return instant, b""  # the link is gone and the machine does not know yet
         if end.pipe:
@@ -259,12 +259,12 @@ class SimulatedNetwork:
         return instant, data
 
     def put_through(self, end: End, data: bytes) -> None:
-        """A pipe takes no time."""
+        """Deliver at once: a pipe takes no time."""
         end.pending += len(data)
         end.far.host.receive(end.far, data, self._loop.now)
 
     def _cut(self, end: End, arrival: int, data: bytes) -> tuple[int, bytes]:
-        """A first part arrives then, the rest a little later."""
+        """The first part arrives then, the rest a little later."""
         if len(data) == 1:
             return arrival, data
         cut = 1 + int((len(data) - 1) * self._draw())
@@ -272,7 +272,7 @@ class SimulatedNetwork:
         return arrival + 1 + int(self._jitter_ns * self._draw()), data[cut:]
 
     def _join(self, end: End, arrival: int, data: bytes) -> tuple[int, bytes]:
-        """The chunk before waits for this one, if it is still on its way."""
+        """The chunk before waits for this one, if it has not arrived."""
         flight = end.flight
         if flight and isinstance(before := flight[-1][1], bytes):
             flight.pop()
@@ -280,7 +280,7 @@ class SimulatedNetwork:
         return arrival, data
 
     def _arrive(self, end: End, instant: int) -> None:
-        """What is due at the far end of this stream arrives there, in one piece."""
+        """Everything that is due at the far end of this stream arrives there, in one piece."""
         end.scheduled = False
         flight = end.flight
         if end.stops or not flight:
@@ -310,7 +310,7 @@ class SimulatedNetwork:
         return b"".join(chunks)
 
     def _arrive_nowhere(self, end: End, data: bytes, instant: int) -> None:
-        """Nothing reads there any more. A host that lost power and is back answers with a reset."""
+        """No machine reads there any more. A host that lost power and is back answers with a reset."""
         self.bytes_lost += len(data)
         if not end.far.silent:
             end.pending -= len(data)
@@ -319,19 +319,19 @@ class SimulatedNetwork:
             self._loop.at(instant + end.delay, self._reset, end)
 
     def resume(self, end: End) -> None:
-        """Have a look at this stream when its next chunk is due."""
+        """Schedule the next arrival of this stream."""
         if end.flight and not end.scheduled:
             end.scheduled = True
             self._loop.at(max(self._loop.now, end.flight[0][0]), self._arrives, end)
 
     def let_go(self, end: End) -> None:
-        """One reason to stand still is gone."""
+        """One of the reasons that stop a stream has ended."""
         end.stops -= 1
         if not end.stops:
             self.resume(end)
 
     def consume(self, end: End, size: int) -> None:
-        """The far machine has taken this many bytes of this stream; below the mark, the writer is relieved."""
+        """The far machine has taken this many bytes of this stream; below the mark, the writer is no longer pressed."""
         end.pending = pending = end.pending - size
         if end.pressed and pending <= end.low:
             end.pressed = False
@@ -343,7 +343,7 @@ class SimulatedNetwork:
             end.host.offer(_press_machine, end, end.pressed)
 
     def hold(self, end: End, held: bool) -> None:
-        """The machine at this end stops or resumes reading. Nothing waits in a pipe, so it has nothing to hold."""
+        """The machine at this end stops or resumes reading. A pipe holds nothing back, as nothing waits in it."""
         if held != end.held and not end.pipe:
             end.held = held
             if held:
@@ -354,7 +354,7 @@ class SimulatedNetwork:
     # Links end.
 
     def hang_up(self, end: End, reason: Reason, instant: int) -> None:
-        """The machine is done with this link: flush for at most a second, then close."""
+        """The machine ends this link: flush for at most a second, then close."""
         end.close()
         if end.over:
             return
@@ -364,13 +364,13 @@ class SimulatedNetwork:
             self.finish(end, reason)
             self.finish(end.far, Reason.CLOSED)
             return
-        self.hold(end, False)  # what still comes in is read and thrown away
+        self.hold(end, False)  # what still arrives is read and discarded
         end.flight.append((max(end.last, instant + end.delay), Reason.CLOSED))
         self.resume(end)
         self._loop.at(instant + FLUSH_NS_MAX, self._abort, end)
 
     def _abort(self, end: End, _instant: int) -> None:
-        """The flush took too long: what is still in flight is lost, and the far side sees a reset once it can."""
+        """The flush took too long: what is still in flight is lost, and the far side sees a reset as soon as it can."""
         if not end.over:
             self.bytes_lost += end.lose_flight()
             end.flight.append((self._loop.now + end.delay, Reason.RESET))
@@ -386,7 +386,7 @@ class SimulatedNetwork:
         self.finish(end, Reason.RESET)
 
     def finish(self, end: End, reason: Reason) -> None:
-        """The link is gone as seen from this end: tell the machine, once; after its own hangup, with its reason."""
+        """The link is gone at this end: tell the machine, once; after its own hangup, with its own reason."""
         if end.over:
             return
         end.over = end.odd = end.deaf = True
@@ -395,14 +395,14 @@ class SimulatedNetwork:
             end.flight.clear()
 
     def break_link(self, end: End, keep: float) -> None:
-        """Reset a link: of each direction a share ``keep`` of what is in flight still arrives, the suffix is lost."""
+        """Reset a link: in each direction a share ``keep`` of what is in flight still arrives, the rest is lost."""
         for side in (end, end.far):
             self.bytes_lost += side.shorten(keep)
             side.flight.append((max(side.last, self._loop.now + side.delay), Reason.RESET))
             self.resume(side)
 
     def leave(self, end: End) -> None:
-        """The host of this end stops: what it wrote still arrives, then the far side sees the end."""
+        """The host of this end stops: what it wrote still arrives, then the far side is told of the end."""
         end.over = end.odd = end.deaf = True
         if not end.pipe and not end.hung:
             end.hung = True
@@ -422,10 +422,10 @@ class SimulatedNetwork:
             end.flight.append((max(end.last, self._loop.now + end.delay), Reason.RESET))
         self.resume(end)
 
-    # What faults ask for.
+    # Called by faults.
 
     def block(self, source: str, target: str, by: int) -> None:
-        """Stop (+1) or let go (-1) everything that flows from one host to another, now and on links to come."""
+        """Stop (+1) or release (-1) everything from one host to another, also on future links."""
         self.blocked[source, target] = self.blocked.get((source, target), 0) + by
 
     def is_blocked(self, one: str, other: str) -> bool:

@@ -1,4 +1,4 @@
-"""Network faults: what goes wrong between brokers, beyond one link or one host.
+"""Network faults: faults between brokers that concern more than one link or one host.
 
 In:    a fault that strikes, and the host or link that was drawn for it.
 Out:   calls on world and wiring; the rest as in faults.py.
@@ -23,14 +23,14 @@ from heliograph.sim.wiring import Wiring
 from heliograph.sim.world import World
 from heliograph.topology.scenario_network import DRAWS_MAX, Pair
 
-CLOGGED = 0.6  # of the time of a clog: until then links are clogged, from then on they are let go
+CLOGGED = 0.6  # share of the time of a clog during which links are clogged; in the rest they are released
 PATIENCE_NS = SECOND // 4
 
 Begin = Callable[[Fault, str, Callable[[], None] | None], None]
 
 
 class NetworkFaults:
-    """Strikes at brokers and at what lies between them."""
+    """Strikes brokers and the links between them."""
 
     def __init__(self, world: World, wiring: Wiring | None, begin: Begin) -> None:
         self._world = world
@@ -39,12 +39,12 @@ class NetworkFaults:
 
     @property
     def wiring(self) -> Wiring:
-        """A world without one has no brokers for such faults."""
+        """The wiring; a world without one has no brokers for such faults."""
         assert self._wiring is not None
         return self._wiring
 
     def strike(self, fault: Fault, random: Random) -> bool:
-        """Draw brokers that fit, and strike; False if there are not enough."""
+        """Draw matching brokers, and strike; False if there are not enough."""
         hosts = [
             host for host in self._world.hosts.values() if _is_broker(host) and fnmatchcase(host.name, fault.target)
         ]
@@ -83,7 +83,7 @@ class NetworkFaults:
         if self.wiring.pair(*pair) is None:
             self.wiring.add(pair)
 
-    # Of a link or host that was drawn.
+    # Faults of a drawn link or host.
 
     def is_wired(self, end: End) -> bool:
         """True if this is a link between brokers that an operator made."""
@@ -97,7 +97,7 @@ class NetworkFaults:
         self._begin(fault, direction(end), partial(self._add, pair))
 
     def clog(self, fault: Fault, host: Host, random: Random) -> None:
-        """All directions of a broker's links stand still, one after another; they are released in another order."""
+        """All directions of a broker's links stop, one after another; they are released in another order."""
         others = {end.far.host.name: end.far.host for end in host.ends.values() if not end.pipe}
         brokers = [other for other in others.values() if _is_broker(other)]
         directions = [pair for other in brokers for pair in ((host, other), (other, host))]
@@ -110,19 +110,19 @@ class NetworkFaults:
         self._begin(fault, host.name, _nothing)
 
     def stop(self, fault: Fault, host: Host, _random: Random) -> None:
-        """An operator ends a broker, and starts it again."""
+        """An operator stops a broker, and starts it again."""
         host.tell(host.seat(BROKER), Stop())
         self._begin(fault, host.name, partial(come_back, self._world, host, host.incarnation))
 
     def replace(self, fault: Fault, host: Host, random: Random) -> None:
-        """A broker dies, and another takes its place and address."""
+        """A broker dies; another takes its place and address."""
         self.wiring.rename(host)
         self._begin(fault, host.name, partial(come_back, self._world, host, host.incarnation))
         self._world.crash(host, random.random(), silent=False)
 
 
 def come_back(world: World, host: Host, incarnation: int) -> None:
-    """Start a host again, unless that was done already; if it has not ended yet (it may be paused), wait for that."""
+    """Start a host again, unless that was done; if it has not ended yet (it may be paused), wait for that."""
     if host.incarnation != incarnation:
         return
     if host.up:

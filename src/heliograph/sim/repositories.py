@@ -1,9 +1,9 @@
-"""Simulated repositories of topic directories: in memory, and what was committed outlives a crash.
+"""Simulated repositories of topic directories: in memory, but what was committed survives a crash.
 
 In:    jobs of machines that have a repository.
-Out:   the same answers that live back ends give, after a time that is drawn from the seed.
+Out:   the same answers as of live back ends, after a time drawn from the seed.
 State: the entries, by host and machine.
-Not here: live back ends (live/vaults/), what a question means (discovery/topics/queries.py).
+Not here: live back ends (live/vaults/), the meaning of queries (discovery/topics/queries.py).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from heliograph.repository import (
 
 
 class MemoryRepository:
-    """A repository without a disk. The obviously right twin of the others."""
+    """A repository without a disk: the obviously correct twin of the others."""
 
     def __init__(self) -> None:
         self._entries: dict[bytes, TopicEntry] = {}
@@ -33,11 +33,11 @@ class MemoryRepository:
         return len(self._entries)
 
     def carry_out(self, job: RepositoryJob) -> KeptTopics | FoundTopics:
-        """Do a job; ProtocolError if its question makes no sense."""
+        """Carry out a job; ProtocolError if its query makes no sense."""
         return self.keep(job) if isinstance(job, KeepTopics) else self.ask(job)
 
     def keep(self, job: KeepTopics) -> KeptTopics:
-        """Change something."""
+        """Make a change."""
         outcomes = tuple(self._put(entry, job) for entry in job.entries)
         gone = [id for id, owner in job.forgotten if id in self._entries and self._entries[id].owner == owner]
         if job.expired_ms:
@@ -66,7 +66,7 @@ class MemoryRepository:
         return "appeared" if old is None else "changed"
 
     def ask(self, job: AskTopics) -> FoundTopics:
-        """The next slice."""
+        """The next slice of an answer."""
         matcher = Matcher(job.question)
         rows = sorted(((self._numbers[id], one) for id, one in self._entries.items()), key=lambda row: row[0])
         if job.question.newest_first:
@@ -83,7 +83,7 @@ class MemoryRepository:
 
 
 def outcome_of(repository: MemoryRepository, job: RepositoryJob) -> KeptTopics | FoundTopics | Reason:
-    """What a job came to."""
+    """The result of a job."""
     try:
         return repository.carry_out(job)
     except ProtocolError as error:

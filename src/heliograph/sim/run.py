@@ -1,7 +1,7 @@
 """A run: play a scenario with a seed, to its end, and report the result.
 
 In:    a Scenario and a seed.
-Out:   RunResult: ok or not, violations, counters, digest; all of it the same whenever scenario and seed are.
+Out:   RunResult: ok or not, violations, counters, digest; always the same for the same scenario and seed.
 State: none.
 Not here: the command line (cli/simulate.py), building the world (scenario_world.py).
 """
@@ -19,12 +19,12 @@ from heliograph.sim.scenario import Scenario
 from heliograph.sim.scenario_world import ScenarioWorld
 from heliograph.sim.world import MachineError
 
-LOOK_NS = SECOND // 4  # how often checkers look at reports
+LOOK_NS = SECOND // 4  # how often checkers read reports
 
 
 @dataclass(slots=True)
 class RunResult:
-    """What became of a run."""
+    """The result of a run."""
 
     scenario: str
     seed: int
@@ -35,14 +35,14 @@ class RunResult:
     inputs: int
     virtual_s: float
     digest: str
-    measured: list[str]  # what checkers measured, for people
+    measured: list[str]  # measurements of checkers, for people
     journal: Journal = field(repr=False)
-    tally: dict[str, int] = field(default_factory=dict)  # what checkers counted, for sums over many runs
+    tally: dict[str, int] = field(default_factory=dict)  # counts of checkers, for sums over many runs
     crash: str = ""  # the traceback of a machine that failed
 
     @property
     def ok(self) -> bool:
-        """True if nothing happened that must not."""
+        """True if no rule was broken."""
         return not self.violations
 
 
@@ -81,7 +81,7 @@ def _run(stage: ScenarioWorld) -> None:
 
 
 def _idle(stage: ScenarioWorld) -> list[Violation]:
-    """A run in which nothing happened proves nothing: what the scenario asks for must have taken place."""
+    """A run in which nothing happened proves nothing: what the scenario plans must have taken place."""
     counts, world = stage.world.journal.counts, stage.world
     found = []
     workload = stage.scenario.workload
@@ -123,7 +123,7 @@ def _result(stage: ScenarioWorld, seed: int, violations: list[Violation], measur
 
 
 class _ErrorNotes:
-    """A note that is an error fails a run, whatever the checkers say."""
+    """An error note fails a run, whatever the checkers say."""
 
     def __init__(self, journal: Journal) -> None:
         self.violations: list[Violation] = []

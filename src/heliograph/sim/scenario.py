@@ -48,26 +48,26 @@ FAULTS = {
     "disk_torn": "a process dies while it writes, and is started again after a while; the last record is damaged",
     "disk_flip": "a record in each vault of a host is damaged",
 }
-OF_LINKS = ("stall", "partition", "reset", "lag", "drop_frame", "unlink")  # their target is "from > to"
-OF_DATAGRAMS = ("lossy",)  # their target is "from > to" too, and they strike all that fit
-OF_MANY = ("divide", "link")  # they draw from all brokers that fit
+OF_LINKS = ("stall", "partition", "reset", "lag", "drop_frame", "unlink")  # the target is "from > to"
+OF_DATAGRAMS = ("lossy",)  # the target is "from > to" too; they strike all matches
+OF_MANY = ("divide", "link")  # they draw from all matching brokers
 OF_DISKS = ("disk_full", "disk_slow", "disk_torn", "disk_flip")  # they draw from hosts that have a vault
 SIZE_BYTES_MIN = 16  # a payload names its publisher and its number
 SIZE_BYTES_MAX = 1 << 20
 
 
 Drawn = tuple[int | float | str, ...]
-"""What a header is drawn from: [least, most] of numbers, or one of these texts."""
+"""The values of a header: [least, most] for numbers, or a choice of texts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """What it is about, and how long it takes."""
+    """The description and duration of a scenario."""
 
     name: str
     about: str = ""
     duration_s: float = 10.0  # of workload and faults
-    settle_s: float = 5.0  # then quiet, so that what is under way arrives
+    settle_s: float = 5.0  # then quiet, so that publications under way arrive
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +80,7 @@ class Workload:
     publish: tuple[str, ...] = ()
     rate_per_s: float = 10.0  # bursts per second and client
     burst: int = 1  # publications at once
-    even: bool = False  # evenly spaced rather than at random instants
+    even: bool = False  # evenly spaced instead of at random instants
     size_bytes: tuple[int, int] = (64, 64)
     from_s: float = 0.0
     until_s: float | None = None  # None: to the end of the scenario
@@ -89,13 +89,13 @@ class Workload:
     # subscribing
     subscribe: tuple[str, ...] = ()
     where: tuple[str, ...] = ()  # conditions: each filter is subscribed to with each of them
-    language: str = "predicates"  # … which are read in this
+    language: str = "predicates"  # the language of the conditions
     each: int = 1  # subscriptions per filter and condition (with a {k} in it)
     policy: str = Policy.DROP_OLDEST.value
     echo: bool = True
     reads_per_s: float = 0.0  # how fast the program reads; 0: at once
     inbox_frames_max: int = 65_536
-    change_s: Range | None = None  # ends a subscription and makes another, so often
+    change_s: Range | None = None  # how often it replaces a subscription by another
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,27 +103,27 @@ class Storing:
     """A client that publishes reliably, or that reads with a durable subscription named after it."""
 
     name: str
-    brokers: tuple[str, ...]  # that it uses: the next one when one fails
+    brokers: tuple[str, ...]  # brokers to use; if one fails, the next
     publish: tuple[str, ...] = ()  # topics, in turn …
-    count: int = 200  # … so many publications in all
+    count: int = 200  # … this many publications in all
     every_ms: int = 50  # between two bursts …
-    at_once: int = 5  # … of so many
+    at_once: int = 5  # … of this many
     read: str = ""  # or a filter
     window: int = 50  # publications that may be under way
     from_s: float = 2.0  # when it appears
-    session: bool = False  # with the session of a real client, instead of the plainest machine
+    session: bool = False  # use the session of a real client instead of the simplest machine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """Something that goes wrong, once or repeatedly."""
+    """A fault, once or repeated."""
 
     kind: str
-    target: str = "*"  # a host, or "from > to"; * stands for anything, and one of those that fit is drawn
+    target: str = "*"  # a host, or "from > to"; * matches anything, and one match is drawn
     at_s: float = 0.0
-    within_s: float = 0.0  # each strike comes up to this much later, drawn from the seed
+    within_s: float = 0.0  # each strike is delayed by up to this, drawn from the seed
     every_s: float = 0.0  # again after this long …
-    times: int = 1  # … so often in all
+    times: int = 1  # … this often in all
     probability: float = 1.0
     for_s: float = 1.0  # how long it lasts
     step_ms: int = 0
@@ -133,15 +133,15 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checks:
-    """What must hold."""
+    """The rules that must hold."""
 
     names: tuple[str, ...] = ("delivery", "duplicates", "order", "isolation", "bounded", "convergence")
-    counts: dict[str, int] = field(default_factory=dict)  # what the resource services of all brokers count together
+    counts: dict[str, int] = field(default_factory=dict)  # totals of the counters of all brokers' resource services
     tables: dict[str, tuple[str, ...]] = field(default_factory=dict)  # broker -> the lines of its tables of requests
     harmless: tuple[str, ...] = (
         "clock_step",
         "lag",
-    )  # faults that must not cost anything, not even while they are active
+    )  # faults that must cause no losses, not even while they are active
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,14 +155,14 @@ class Scenario:
     hosts: HostSettings = field(default_factory=HostSettings)
     workload: tuple[Workload, ...] = ()
     storing: tuple[Storing, ...] = ()
-    resources: ResourcesConfig | None = None  # settings of the resource service of every broker; None: they have none
+    resources: ResourcesConfig | None = None  # settings of every broker's resource service; None: no service
     resource: tuple[ResourcePlan, ...] = ()
     discovery: tuple[DiscoveryPlan, ...] = ()
     fault: tuple[Fault, ...] = ()
     checks: Checks = field(default_factory=Checks)
 
     def problems(self, checkers: list[str]) -> list[str]:
-        """Everything wrong with it."""
+        """All problems with it."""
         found = _head_problems(self.scenario) + self.network.problems() + self.hosts.problems()
         found += self.datagrams.problems()
         found += self.topology.problems()

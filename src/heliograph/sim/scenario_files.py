@@ -1,10 +1,10 @@
-"""Scenario files: TOML that someone who has never seen the code can read.
+"""Scenario files: TOML that is readable for people who do not know the code.
 
 In:    TOML: [scenario], [network], [datagrams], [hosts], [topology], [[workload]], [[fault]], [checks]; or the name of
        a scenario that comes with Heliograph.
 Out:   a Scenario; or ConfigError with all problems at once.
 State: none.
-Not here: what a scenario holds (scenario.py), reading TOML tables into values (topology/toml_tables.py).
+Not here: the values of a scenario (scenario.py), reading TOML tables into values (topology/toml_tables.py).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def parse(text: str) -> Scenario:
 
 
 def load(name: str) -> Scenario:
-    """A scenario from a file, or one of those that come with Heliograph, by its name."""
+    """A scenario from a file, or by name one of those that come with Heliograph."""
     path = Path(name)
     try:
         if path.suffix == ".toml" or path.exists():

@@ -52,7 +52,7 @@ class ScenarioWorld:
         self.scenario = scenario = replace(scenario, topology=topology)
         names = scenario.checks.names
         if topology.links and Maps.name not in names:
-            names = (Maps.name, *names)  # it says when the network is settled, which others have to know
+            names = (Maps.name, *names)  # it tells others when the network is settled
         self.checkers: list[Checker] = [CHECKERS[name](scenario, self.world.journal, self.ask) for name in names]
         self.world.journal.watch("note", self._on_note)
         self._clients = [name for group, plan in topology.clients.items() for name in client_names(group, plan)]
@@ -65,7 +65,7 @@ class ScenarioWorld:
         self.faults = Faults(self.world, scenario.fault, scenario.scenario.duration_s, self.wiring)
 
     def ask(self, host: str, question: str) -> Any:
-        """A report of a host's first machine (the broker, or the session); None while it does not run."""
+        """A report of a host's first machine (the broker, or the session); None while it is not running."""
         asked = self.world.hosts[host]
         if not asked.up:
             return None
@@ -77,7 +77,7 @@ class ScenarioWorld:
         return report
 
     def _see_parcels(self, end: End, data: bytes) -> None:
-        """Write down which publications travel between brokers."""
+        """Record which publications travel between brokers."""
         for payload in payloads_of_parcels(data):
             index, _, number = MARK.unpack_from(payload)
             self.world.journal.write("carried", end.host.name, end.far.host.name, self._clients[index], number)
@@ -111,7 +111,7 @@ class ScenarioWorld:
         return self.world.add(name, partial(self._session, name, config), identity=identity)
 
     def _session(self, name: str, config: ClientConfig, incarnation: int) -> Node:
-        """A client's node: each incarnation is a new session with a secret of its own."""
+        """A client's node: each incarnation is a new session with its own secret."""
         secret = sha256(f"{self.world.seed}/{name}/{incarnation}".encode()).digest()
         session = Session(config, secret=secret, seed=int.from_bytes(secret[:8], "little"))
         return Node(name=name, machines={SESSION: session}, pipes=(), listeners={})

@@ -1,8 +1,8 @@
-"""A seat: one machine in a simulated host, with what its driver remembers about it.
+"""A seat: one machine in a simulated host, with its driver's state.
 
 In:    commands and answers for the machine, when its host handles them.
 Out:   calls on the machine.
-State: whether its effects have to be taken, when it wants to be woken, its open tickets.
+State: whether its effects must be taken, when it wants to be woken, its open tickets.
 Not here: when inputs are handled (host.py), carrying out effects (effects.py).
 """
 
@@ -15,12 +15,12 @@ from heliograph.errors import Reason
 from heliograph.machine import Effects, Instant, LinkId, Machine, Shortcut, Ticket
 from heliograph.sim.loop import NEVER
 
-SPINS_MAX = 100_000  # wakes in a row that ask for another one at once: the machine will never end
-SPIN_NS = 1_000_000  # in a row: less than a millisecond apart
+SPINS_MAX = 100_000  # consecutive wakes that each ask for another at once: the machine makes no progress
+SPIN_NS = 1_000_000  # consecutive means less than a millisecond apart
 
 
 class ContractError(AssertionError):
-    """A machine, or the world itself, broke a rule of machine.py: our own fault, never a peer's."""
+    """A machine, or the world itself, broke a rule of machine.py: a bug of ours, never a peer's fault."""
 
 
 class Seat:
@@ -36,19 +36,19 @@ class Seat:
     def __init__(self, name: str, machine: Machine, number: int) -> None:
         self.name = name
         self.machine = machine
-        self.receive = machine.receive  # called most
+        self.receive = machine.receive  # called most often
         self.shortcut: Shortcut | None = getattr(machine, "shortcut", None)
         self.take = machine.take
         self.number = number  # in the digest
-        self.dirty = False  # it had an input since its last take
+        self.dirty = False  # it has had an input since its last take
         self.gone = False  # its host crashed or stopped
         self.asked: Instant | None = None  # the wake that its last take asked for, in its own time
         self.wake_at = NEVER  # the same in virtual time
-        self.alarm = NEVER  # the wake that is in the loop for it
+        self.alarm = NEVER  # the wake that is scheduled
         self.spins = 0
         self.spun_at = 0
-        self.departed: dict[LinkId, None] = {}  # detached since its last take: effects for them came too late
-        self.tickets: dict[Ticket, None] = {}  # promised, not yet answered
+        self.departed: dict[LinkId, None] = {}  # detached since its last take: effects for them are too late
+        self.tickets: dict[Ticket, None] = {}  # promised, but not yet answered
         self.after: Callable[[], None] | None = None  # the program that owns the machine, called after every take
 
     def call_after_take(self, program: Callable[[], None]) -> None:
@@ -62,7 +62,7 @@ class Seat:
     # Inputs, when they are handled. Hosts queue these functions with the seat and their detail.
 
     def touch(self) -> Machine:
-        """The machine, for an input: its effects have to be taken afterwards."""
+        """The machine, to give it an input; its effects must be taken afterwards."""
         self.dirty = True
         return self.machine
 
@@ -76,7 +76,7 @@ class Seat:
         self.touch().tell(command, now)
 
     def fail(self, detail: tuple[Ticket, Reason], now: Instant) -> None:
-        """A promise cannot be kept."""
+        """A promise failed."""
         del self.tickets[detail[0]]
         self.touch().failed(*detail, now)
 
@@ -102,24 +102,24 @@ class Seat:
         self.tickets[ticket] = None
 
     def ask_to_wake(self, wake_at: Instant | None, due: int) -> None:
-        """The machine asks to be woken: in its own time, and in virtual time."""
+        """The machine asks to be woken, in its own time and in virtual time."""
         self.asked = wake_at
         self.wake_at = due
 
     def set_alarm(self, instant: int) -> None:
-        """A wake is in the loop for this instant."""
+        """A wake is scheduled for this instant."""
         self.alarm = instant
 
     def ring(self) -> None:
-        """The alarm went off."""
+        """The alarm rang."""
         self.alarm = NEVER
 
     def forget_asked(self) -> None:
-        """It is about to be woken: the next wake that it asks for is new."""
+        """The machine is about to be woken: the next wake that it asks for is a new one."""
         self.asked = -1
 
     def check_spin(self, instant: int, host: str) -> None:
-        """A machine may slice its work. One that makes no progress would keep virtual time from passing."""
+        """A machine may work in slices. One that makes no progress would keep virtual time from passing."""
         self.spins = self.spins + 1 if instant - self.spun_at < SPIN_NS else 0
         self.spun_at = instant
         if self.spins > SPINS_MAX:

@@ -1,12 +1,12 @@
-"""Selections of scenarios: a topic filter with a plain conjunction of comparisons, judged without the brokers' code.
+"""Selections of scenarios: a topic filter with simple comparisons, evaluated without the brokers' code.
 
 In:    a text such as ``disk > 120 and system = 'linux'``; the headers of a publication.
-Out:   Comparison values; fits(): does a publication pass them all; covers(): does one selection accept what another
-       does.
-State: none, but for answers that are remembered.
+Out:   Comparison values; fits(): does a publication pass all of them; covers(): does one selection accept everything
+       that another accepts.
+State: none but a cache.
 Not here: how brokers read the same text (matching/), drawing the numbers in it (workloads.py).
 
-Checkers judge with this, so it has to be obviously right rather than fast. Covering is decided by trying: one value is
+Checkers rely on this, so it must be obviously correct rather than fast. Covering is decided by trial: one value is
 tried for each interval between the values that two conditions name.
 """
 
@@ -21,8 +21,8 @@ from typing import NamedTuple
 
 from heliograph.model import topics
 
-LANGUAGES = ("predicates", "sql")  # in which this form is written alike and means the same
-WORDS = (  # of these languages: not names
+LANGUAGES = ("predicates", "sql")  # languages in which this form is written the same and means the same
+WORDS = (  # keywords of these languages, not names
     "and", "or", "not", "between", "prefix", "present", "has", "true", "false", "in", "like", "is", "null", "escape",
 )  # fmt: skip
 OPS: dict[str, Callable[..., bool]] = {"<=": le, ">=": ge, "=": eq, "<": lt, ">": gt}
@@ -47,7 +47,7 @@ Comparisons = tuple[Comparison, ...]
 
 @lru_cache(maxsize=65_536)
 def comparisons_of(text: str) -> Comparisons:
-    """The comparisons of a condition, none for an empty text; ValueError says where it is not in the plain form."""
+    """The comparisons of a condition, none for an empty text; ValueError tells where it is not in the simple form."""
     found: list[Comparison] = []
     at = 0
     while at < len(text) or found:
@@ -65,7 +65,7 @@ def comparisons_of(text: str) -> Comparisons:
 
 
 def fits(tests: Comparisons, headers: Mapping[str, Value]) -> bool:
-    """True if a publication with these headers passes all tests; what it does not have passes none."""
+    """True if a publication with these headers passes all tests; a missing header fails."""
     return all(test.name in headers and _passes(headers[test.name], test) for test in tests)
 
 
@@ -82,8 +82,8 @@ def covers(wide: Selection, narrow: Selection) -> bool:
     points = _points(test.value for test in (*asked, *given))
     admitted = {test.name: [value for value in points if _admits(given, test.name, value)] for test in given}
     if not all(admitted.values()):
-        return True  # nothing fits the narrow one
-    # A header that only the wide one asks for may be missing in what fits the narrow one.
+        return True  # nothing matches the narrow one
+    # Publications that match the narrow one may lack a header that only the wide one tests.
     return all(test.name in admitted and all(_passes(value, test) for value in admitted[test.name]) for test in asked)
 
 
@@ -107,12 +107,12 @@ def _admits(tests: Comparisons, name: str, value: Value) -> bool:
 
 def _passes(value: Value, test: Comparison) -> bool:
     if isinstance(value, str) is not isinstance(test.value, str):
-        return False  # numbers and texts have no order among each other
+        return False  # numbers and texts are not comparable
     return OPS[test.op](value, test.value)
 
 
 def _points(named: Iterable[Value]) -> list[Value]:
-    """These values, and for each stretch between, below and above them one value that lies there."""
+    """These values, and one value from each interval between, below and above them."""
     values = list(named)
     texts = [value for value in values if isinstance(value, str)]
     numbers = sorted(float(value) for value in values if not isinstance(value, str)) or [0.0]

@@ -1,7 +1,7 @@
-"""Looking into streams, which only a simulated world may do: to see what travels, or to plant a bug.
+"""Inspects streams, which only a simulated world may do: to record what travels, or to plant a bug.
 
 In:    bytes that a machine wrote at once: whole frames.
-Out:   the same bytes without their first EVENT, DELIVERY or PARCEL; the payloads of what is in PARCELs.
+Out:   the same bytes without their first EVENT, DELIVERY or PARCEL; the payloads inside PARCELs.
 State: none.
 Not here: when a bug is planted (faults.py); parsing frames for any other reason (wire/scan.py).
 """
@@ -15,7 +15,7 @@ from heliograph.wire.limits import HEAD_BYTES
 
 
 def without_frame(data: bytes) -> bytes:
-    """The bytes without their first EVENT, DELIVERY or PARCEL; unchanged if there is none, or no whole frames."""
+    """The bytes without their first EVENT, DELIVERY or PARCEL; unchanged without one, or if frames are incomplete."""
     for kind, start, end in _frames(data):
         if kind in (Kind.EVENT, Kind.DELIVERY, Kind.PARCEL):
             return data[:start] + data[end:]

@@ -1,8 +1,8 @@
-"""A simulated NTP server: a host whose clock is right, or wrong by as much as the scenario says.
+"""A simulated NTP server: a host whose clock is right, or wrong by as much as the scenario sets.
 
-In:    NTP questions.
+In:    NTP requests.
 Out:   answers, with the server's own time.
-State: how far its clock is ahead of the host's steady one.
+State: how far its clock is ahead of the host's monotonic one.
 Not here: asking (timekeeping/sntp.py), where servers are and which hosts ask them (topology.py).
 """
 
@@ -27,12 +27,12 @@ from heliograph.machine import (
 from heliograph.timekeeping.sntp import ANSWER_MODE, PACKET, PORT, ntp_stamp
 
 VERSION_4 = 4 << 3
-DISPERSION = 1 << 6  # in 1/65536 s: it says of itself that it may be wrong by a millisecond
+DISPERSION = 1 << 6  # in 1/65536 s: it states an error of a millisecond
 SOCKETS = (Socket(name="ntp", port=PORT),)
 
 
 class TimeServer:
-    """Answers every question at once."""
+    """Answers every request at once."""
 
     def __init__(self, stratum: int = 1) -> None:
         self._stratum = stratum
@@ -40,7 +40,7 @@ class TimeServer:
         self._ahead_ns: int | None = None
 
     def receive_datagram(self, socket: SocketName, source: Address, data: bytes, now: Instant) -> None:
-        """A question."""
+        """Answer a request."""
         if self._ahead_ns is None or len(data) != PACKET.size:
             return
         nonce = PACKET.unpack(data)[-1]
@@ -55,21 +55,21 @@ class TimeServer:
         self._ahead_ns = wall_ns - now
 
     def tell(self, command: Any, now: Instant) -> None:
-        """It has one socket, and is told that it is open."""
+        """It has one socket, and is told when it is open."""
         if not isinstance(command, SocketOpened | SocketFailed):
             raise UsageError(f"a time server does not know the command {command!r}")
 
     def attach(self, link: LinkId, peer: Peer, now: Instant) -> None:
-        """It takes no links."""
+        """It has no links."""
 
     def receive(self, link: LinkId, data: bytes, now: Instant) -> None:
-        """It takes no links."""
+        """It has no links."""
 
     def detach(self, link: LinkId, reason: Reason, now: Instant) -> None:
-        """It takes no links."""
+        """It has no links."""
 
     def press(self, link: LinkId, pressed: bool, now: Instant) -> None:
-        """It takes no links."""
+        """It has no links."""
 
     def done(self, ticket: Ticket, result: Any, now: Instant) -> None:
         """It asks for nothing."""
@@ -81,9 +81,9 @@ class TimeServer:
         """It waits for nothing."""
 
     def take(self) -> Effects:
-        """Answers."""
+        """Its answers."""
         return self._outbox.empty(None)
 
     def report(self, question: str) -> Any:
-        """It has nothing to say about itself."""
+        """It has no report."""
         return {}

@@ -44,14 +44,14 @@ KEEP_ALIVE_MS = 5_000
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """Told to a party: begin this conversation, which the function makes from its statements and a seed."""
+    """Command: begin this conversation, which the function makes from the party's statements and a seed."""
 
     make: Callable[[Statements, bytes], TopicConversation]
 
 
 @dataclass(frozen=True, slots=True)
 class AskService:
-    """Told to a party: ask a service of the broker. Its answers are in ``answers``; a refusal is None."""
+    """Command: ask a service of the broker. Its answers are in ``answers``; a refusal is None."""
 
     service: str
     body: dict[str, Any]
@@ -59,7 +59,7 @@ class AskService:
 
 @dataclass(frozen=True, slots=True)
 class Say:
-    """Told to a party: publish this."""
+    """Command: publish this."""
 
     topic: str
     payload: bytes
@@ -67,7 +67,7 @@ class Say:
 
 @dataclass(frozen=True, slots=True)
 class Hear:
-    """Told to a party: subscribe to this. What comes is in ``heard``."""
+    """Command: subscribe to this. Publications are in ``heard``."""
 
     filter: str
 
@@ -91,13 +91,13 @@ class TopicParty:
         self.heard: list[bytes] = []
 
     def clock(self, wall_ns: int, now: Instant) -> None:
-        """The first reading is the start."""
+        """The first reading marks the start."""
         if self._clock.at(now) is None:
             self._outbox.dial(self._dial)
         self._clock.read(wall_ns, now)
 
     def attach(self, link: LinkId, peer: Peer, now: Instant) -> None:
-        """The broker is there."""
+        """The broker has answered."""
         self._links += 1
         secret = sha256(self._seed + b"link" + self._links.to_bytes(4, "little")).digest()
         self._session = session = BrokerSession(link, self._outbox, secret)
@@ -107,7 +107,7 @@ class TopicParty:
         self._pump(now)
 
     def receive(self, link: LinkId, data: bytes, now: Instant) -> None:
-        """What the broker says."""
+        """Read bytes of the broker."""
         if self._session is None or self._session.link != link:
             return
         self._session.receive(data, now)
@@ -116,13 +116,13 @@ class TopicParty:
         self._pump(now)
 
     def detach(self, link: LinkId, reason: Reason, now: Instant) -> None:
-        """The link is gone; another is dialled."""
+        """The link is gone: dial again."""
         if self._session is not None and self._session.link == link:
             self._session = None
         self._timers.set("dial", now + REDIAL_NS, lambda now: self._redial())
 
     def failed(self, ticket: Ticket, reason: Reason, now: Instant) -> None:
-        """No broker there."""
+        """No broker answered."""
         self._timers.set("dial", now + REDIAL_NS, lambda now: self._redial())
 
     def _redial(self) -> None:
@@ -130,11 +130,11 @@ class TopicParty:
             self._outbox.dial(self._dial)
 
     def tell(self, command: Any, now: Instant) -> None:
-        """Begin, AskService, Say or Hear."""
+        """Handle Begin, AskService, Say or Hear."""
         session = self._session
         if isinstance(command, AskService | Say | Hear):
             if session is None:
-                return  # there is no broker: it is lost
+                return  # there is no broker, so it is lost
             if isinstance(command, AskService):
                 session.ask(command.service.encode(), command.body, lambda answer, now: self.answers.append(answer))
             elif isinstance(command, Say):
@@ -162,7 +162,7 @@ class TopicParty:
             self._own.hear(publication.payload, wall_ns)
 
     def _pump(self, now: Instant) -> None:
-        """Say what conversations want to say; without a broker it is lost, and they will say it again."""
+        """Publish for conversations; without a broker it is lost, and they will repeat it."""
         due: Instant | None = None
         for conversation in self.conversations:
             if isinstance(conversation.result, OwnTopic):
@@ -193,13 +193,13 @@ class TopicParty:
         """It has no sockets."""
 
     def press(self, link: LinkId, pressed: bool, now: Instant) -> None:
-        """It says little."""
+        """It writes too little for this to matter."""
 
     def done(self, ticket: Ticket, result: Any, now: Instant) -> None:
-        """It asks for nothing but links."""
+        """It asks only for links."""
 
     def take(self) -> Effects:
-        """What is wanted since the last take."""
+        """All effects since the last take."""
         return self._outbox.empty(self._timers.next())
 
     @property
@@ -208,7 +208,7 @@ class TopicParty:
         return [] if self._session is None else self._session.refused
 
     def report(self, question: str) -> Any:
-        """How its conversations stand."""
+        """The state of its conversations."""
         return {
             "conversations": [
                 "under way" if not one.is_over else "done" if one.error is None else str(one.error)

@@ -1,8 +1,8 @@
-"""Wiring: which brokers are to be linked, as operators would configure it; links come and go while the world runs.
+"""Wiring: which brokers should be linked, as operators would configure them; links come and go while the world runs.
 
 In:    the links of a topology; then links to add and remove, brokers to rename.
 Out:   orders to running brokers; settings for those that start; entries "linked" and "unlinked" in the journal.
-State: the pairs, and the name that the broker of each host has now.
+State: the pairs, and the present name of each host's broker.
 Not here: when that happens (faults.py), whether the brokers' maps agree with it (checkers/maps.py).
 """
 
@@ -34,18 +34,18 @@ from heliograph.topology.scenario_network import BrokerPlan, Pair, ScenarioTopol
 from heliograph.wire.frames import service
 
 POLL_S = 16  # how often brokers ask NTP servers: scenarios are short
-ORDER = 1 << 40  # the number of our orders: those of the admin service, whose pipe carries them, are lower
+ORDER = 1 << 40  # the number of our orders, above those of the admin service, whose pipe carries them
 
 
 class Wiring:
-    """The brokers of a world, and the links that they are to have: the first of a pair dials the second."""
+    """The brokers of a world, and the links that they should have: the first of a pair dials the second."""
 
     def __init__(self, world: World, topology: ScenarioTopology, resources: ResourcesConfig | None = None) -> None:
         self._resources = resources
         self.pairs: dict[Pair, None] = dict.fromkeys(topology.links)
         self._world = world
         self._topology = topology
-        self._names = dict.fromkeys(topology.brokers, 1)  # how many names it has had
+        self._names = dict.fromkeys(topology.brokers, 1)  # host -> how many names its broker has had
         for name, time_plan in topology.time_servers.items():
             self._add_server(name, int(time_plan.wrong_ms * MILLISECOND))
         for name, plan in topology.brokers.items():
@@ -53,7 +53,7 @@ class Wiring:
 
     def _add_server(self, name: str, wrong_ns: int) -> None:
         build = partial(Node, name=name, pipes=(), listeners={}, sockets={"server": SOCKETS})
-        wall = WallClock(wrong_ns)  # its clock is right, or as wrong as the scenario says
+        wall = WallClock(wrong_ns)  # its clock is right, or as wrong as the scenario sets
         host = self._world.add(name, lambda _: build(machines={"server": TimeServer()}), wall=wall)
         self._world.start(host)
 
@@ -67,7 +67,7 @@ class Wiring:
         world.start(host)
 
     def _build(self, host: Host, plan: BrokerPlan, seed: int) -> Node:
-        """A broker as its file says now. As in live, its incarnation is what its clock shows, right or wrong."""
+        """A broker with its present settings. As in live, its incarnation is the time on its clock, right or wrong."""
         config = self._config(host.name, plan)
         host.configure(config)
         incarnation = host.wall.wall_ns(self._world.loop.now) // MILLISECOND
@@ -108,7 +108,7 @@ class Wiring:
         self._names[host.name] += 1
 
     def pair(self, one: str, other: str) -> Pair | None:
-        """The link between two hosts, as it was drawn."""
+        """The link between two hosts, with its dialling side first."""
         return next((pair for pair in ((one, other), (other, one)) if pair in self.pairs), None)
 
     def add(self, pair: Pair) -> None:
@@ -118,13 +118,13 @@ class Wiring:
         self._order(pair[0], {"do": "link", "host": pair[1], "port": DEFAULT_PORT})
 
     def remove(self, pair: Pair) -> None:
-        """… and removes it."""
+        """The operator removes that link."""
         del self.pairs[pair]
         self._world.journal.write("unlinked", *pair)
         self._order(pair[0], {"do": "unlink", "host": pair[1], "port": DEFAULT_PORT})
 
     def _order(self, name: str, order: dict[str, Any]) -> None:
-        """Tell a broker, as its admin service would; one that does not run reads its file when it starts."""
+        """Give a broker an order, as its admin service would; one that is down reads its settings when it starts."""
         host = self._world.hosts[name]
         if host.up:
             pipe = next(end for end in host.ends.values() if end.pipe and end.seat.name == BROKER)

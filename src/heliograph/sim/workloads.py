@@ -2,11 +2,11 @@
 
 In:    the workloads of a scenario for one client; its session's outcomes and inboxes.
 Out:   commands to the session; entries in the journal about everything a user would notice.
-State: what is asked and not answered, what is subscribed, how much was published.
+State: open requests, subscriptions, how much was published.
 Not here: the session itself (client/session.py), judging what happened (checkers/).
 
 A payload begins with 16 bytes that name its publisher, session and number, so that a reader can identify a publication
-without looking into any machine.
+without inspecting any machine.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Program:
         self._world = world
         self._plan = plan
         self._workloads = workloads
-        self._names = names  # of all clients, by the number in a payload
+        self._names = names  # of all clients, by their number in payloads
         self._index = names.index(host.name)
         self._n = int(host.name.rpartition("-")[2]) if plan.count > 1 else 1
         self._end = int(duration_s * SECOND)
@@ -68,7 +68,7 @@ class Program:
             self._world.start(host)
 
     def _start(self) -> None:
-        """The host has begun a session: subscribe, and plan what to publish."""
+        """The host has begun a session: subscribe, and plan the publications."""
         self._begin_session()
         self._seat = self.host.seats[0]
         self._session = self._seat.machine
@@ -87,7 +87,7 @@ class Program:
             self._later(self._drawn(self._plan.stay_s), self._leave, None)
 
     def _leave(self, _: None) -> None:
-        """End the session, in order or not; a scenario that lets clients come back starts a new session later."""
+        """End the session, in an orderly way or not; a new one starts later if the scenario says so."""
         self._world.journal.write("leaving", self.host.name)
         self._leaving = True
         self._inboxes.clear()
@@ -135,7 +135,7 @@ class Program:
         self._tell(command)
 
     def _change(self, workload: Workload) -> None:
-        """End one subscription of this workload and make another, until the scenario's end."""
+        """End one subscription of this workload and make another, until the scenario ends."""
         if self._world.loop.now >= self._end:
             return
         mine = [number for number, (_, _, made_by) in self._inboxes.items() if made_by is workload]
@@ -149,7 +149,7 @@ class Program:
         self._later(self._drawn(workload.change_s), self._change, workload)
 
     def _read_one(self, number: int) -> None:
-        """A slow program takes one publication, and looks again after a while. In the end it hurries."""
+        """A slow program takes one publication, and reads again after a while. At the end it reads without pauses."""
         if number not in self._inboxes:
             return
         ours, inbox, workload = self._inboxes[number]
@@ -235,7 +235,7 @@ class Program:
         number = self.published
 
         def answered(outcome: Any) -> None:
-            # A refused publication is told with the next flush; what was allowed is confirmed all the same.
+            # A refused publication is reported with the next flush; the allowed ones are confirmed all the same.
             if outcome.error is None or isinstance(outcome.error, RefusedError):
                 self._world.journal.write("flushed", self.host.name, number)
             if outcome.error is not None:
@@ -246,7 +246,7 @@ class Program:
     # The session's side.
 
     def _look(self) -> None:
-        """After every take: what became of our requests, and what is there to read?"""
+        """After every take: handle outcomes of requests, and read inboxes."""
         session = self._session
         for outcome in session.collect():
             self._awaited.pop(outcome.request)(outcome)
@@ -269,7 +269,7 @@ class Program:
     # Time.
 
     def _later(self, after: int, call: Callable[[Any], None], subject: Any) -> None:
-        """Call it then, if this session is still there."""
+        """Call it then, if this session still exists."""
         loop = self._world.loop
         loop.at(loop.now + after, self._due, (self._seat, call, subject))
 
@@ -287,7 +287,7 @@ class Program:
 
 
 def _choices(workload: Workload) -> list[tuple[str, str]]:
-    """What is subscribed to: every filter with every condition, if there are any."""
+    """The subscriptions of a workload: every filter with every condition, if there are any."""
     return [(pattern, where) for pattern in workload.subscribe for where in workload.where or ("",)]
 
 

@@ -1,7 +1,7 @@
 """The simulated world: hosts, network and virtual time, all determined by a seed.
 
 In:    nodes to run (the same machines as live), a seed, settings; then crashes, pauses and clock steps.
-Out:   a run that is the same to the last byte whenever seed and inputs are the same; digest and journal.
+Out:   a run that is identical to the last byte if seed and inputs are the same; digest and journal.
 State: the hosts; loop, network, digest and journal hold the rest.
 Not here: what goes wrong and when (faults.py), what clients do (workloads.py), reading scenarios (scenario.py).
 """
@@ -30,22 +30,22 @@ from heliograph.sim.seat import ContractError
 
 CLOCK_NS = 10 * SECOND  # how often machines are told the wall time, as the live driver does
 LINGER = 0.05  # probability that an idle host waits for more input before it handles the first
-SHIFT_NS_MAX = 1 << 50  # each node's monotonic clock starts elsewhere: about 13 days at most
+SHIFT_NS_MAX = 1 << 50  # each node's monotonic clock starts with another value: about 13 days at most
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSettings:
-    """How the computers behave that brokers and clients run on."""
+    """How the computers of brokers and clients behave."""
 
-    service_us: float = 5.0  # what one input costs; each host draws its own around it
+    service_us: float = 5.0  # the cost of one input; each host draws its own, near this
     inputs_per_take_max: int = 4  # a turn handles up to this many waiting inputs before it carries out effects
     clock_skew_ms: float = 100.0  # wall clocks are wrong by up to this much …
     clock_drift_ppm: int = 50  # … and drift by up to this
-    job_ms: float = 5.0  # what a slow job takes at most
-    disk_ms: float = 5.0  # what a commit or a read takes at most
+    job_ms: float = 5.0  # the longest time of a slow job
+    disk_ms: float = 5.0  # the longest time of a commit or a read
 
     def problems(self, path: str = "hosts") -> list[str]:
-        """Everything wrong with it."""
+        """All problems with these settings."""
         found = []
         if not 0.1 <= self.service_us <= 1_000_000:
             found.append(f"{path}.service_us = {self.service_us}: must be between 0.1 and 1000000")
@@ -59,7 +59,7 @@ class HostSettings:
 
 
 class World:
-    """All that exists in a run."""
+    """Everything that exists in a run."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class World:
         )
 
     def random(self, stream: str) -> Random:
-        """A random source of its own for this purpose: drawing more from one shifts no other."""
+        """A separate random source for this purpose: drawing from one does not affect others."""
         return Random(f"{self.seed}/{stream}")
 
     @property
@@ -162,11 +162,11 @@ class World:
         self._dials.listen(address, SimulatedListener(host, machine, listener, secure))
 
     def start(self, host: Host) -> None:
-        """Run a host."""
+        """Start a host."""
         host.start()
 
     def crash(self, host: Host, keep: float = 0.0, silent: bool = False) -> None:
-        """A host loses everything in memory."""
+        """A host loses its memory."""
         host.crash(keep, silent)
 
     def pause(self, host: Host) -> None:
@@ -174,25 +174,25 @@ class World:
         host.pause()
 
     def go_on(self, host: Host) -> None:
-        """A pause is over."""
+        """A pause has ended."""
         host.go_on()
 
     def block(self, source: LinkHost, sink: LinkHost) -> None:
-        """Nothing from one host arrives at another any more; new links between them cannot be made."""
+        """From now on nothing from one host arrives at the other, and no new links between them can be made."""
         self.network.block(source.name, sink.name, 1)
         for end in sink.ends.values():
             if end.far.host is source:
                 end.far.stop()
 
     def unblock(self, source: LinkHost, sink: LinkHost) -> None:
-        """One reason for it is gone; if it was the last, everything that waited arrives."""
+        """Undo one block; after the last, everything that waited arrives."""
         self.network.block(source.name, sink.name, -1)
-        for end in sink.ends.values():  # the sink's: the source may have given up its own end meanwhile
+        for end in sink.ends.values():  # those of the sink, as the source may have given up its own end
             if end.far.host is source:
                 self.network.let_go(end.far)
 
     def step_clock(self, host: Host, by_ns: int) -> None:
-        """A host's wall clock is set; its machines see it at once."""
+        """Set a host's wall clock; its machines are told at once."""
         host.wall.step(by_ns)
         host.look_at_clock()
 
@@ -204,17 +204,16 @@ class World:
     # Time.
 
     def run(self, until: int) -> None:
-        """Let the world run to this instant. A machine that fails ends the run."""
+        """Run the world to this instant. A machine that fails ends the run."""
         try:
             self.loop.run(until)
         except MachineError:
             raise
-        except Exception as error:  # outside any machine
+        except Exception as error:  # outside of any machine
             raise MachineError("the world", self.step, self.loop.now, error) from error
 
     def faults(self) -> list[str]:
-        """Inputs that the world owes its machines: a detach for a link whose far end is gone, a wake that was asked
-        for."""
+        """Inputs that the world still owes its machines: a detach after the far end is gone, a requested wake."""
         found = []
         for host in self.hosts.values():
             for end in host.ends.values():

@@ -1,1 +1,1 @@
-"""Stores: what was acknowledged is never lost."""
+"""Stores: reliable publications. What a store has acknowledged is never lost."""

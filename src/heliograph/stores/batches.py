@@ -1,12 +1,12 @@
 """Batches: publications that are staged in parts, and become visible by one commit.
 
-In:    staged publications; requests to commit; what the vault holds.
+In:    staged publications; requests to commit; the vault's content.
 Out:   the log in which a part is staged; a commit that refers to the parts; answers.
-State: the last visible batch of each publisher (bounded), commits under way.
-Not here: taking staged publications (intake.py), reading what a reference stands for (channels.py).
+State: the last visible batch of each publisher (bounded), commits in progress.
+Not here: accepting staged publications (intake.py), reading through a reference (channels.py).
 
-A part is a log of its own. A commit adds to `main` a run for each part that takes as many positions as the part has
-publications and names its log: so a batch of any size becomes visible at once. A publisher's name belongs to an entity.
+A part is a separate log. A commit adds to `main` one run for each part; the run takes as many positions as the part has
+publications, and names its log. So batches of any size become visible at once. A publisher's name belongs to an entity.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ STAGED = "b/"
 REFERRED = "r/"
 PUBLISHERS_MAX = 10_000
 SWEEP_NS = 60_000_000_000
-STALE_NS = 7 * 86_400_000_000_000  # a batch that nobody has committed for a week is forgotten
+STALE_NS = 7 * 86_400_000_000_000  # a batch that was not committed for a week is forgotten
 
 BatchKey = tuple[str, str]  # entity, publisher
 Answered = Callable[[RequestDone], None]
@@ -63,7 +63,7 @@ _decode = msgspec.json.Decoder(BatchState).decode
 
 @dataclass(frozen=True, slots=True)
 class _WaitingCommit:
-    """A commit that somebody waits for."""
+    """A commit that a publisher waits for."""
 
     request: CommitBatch
     answered: Answered
@@ -92,12 +92,12 @@ class Batches:
         ] = {}  # the first is being committed, the others wait for it
 
     def clear(self) -> None:
-        """The vault is read anew; who waits is answered by a time-out."""
+        """The vault is read again; publishers that wait get a time-out."""
         self._visible.clear()
         self._under_way.clear()
 
     def load(self, key: str, value: bytes | None) -> None:
-        """What the vault has under a key."""
+        """A key and value of the vault."""
         entity, _, publisher = key.removeprefix(COMMITS).partition("/")
         try:
             self._visible[(entity, publisher)] = _decode(value or b"")
@@ -109,9 +109,9 @@ class Batches:
         self._timers.set("batches", now + SWEEP_NS, lambda at: self._sweep(None, at))
 
     def log_of(self, entity: str, publisher: str, batch: int, part: str) -> str | None:
-        """The log in which a publication is staged; None: its batch is visible already, and it is dropped.
+        """The log in which a publication is staged; None: its batch is already visible, and the publication is dropped.
 
-        ProtocolError if its names are none.
+        ProtocolError if its names are invalid.
         """
         check_name(publisher)
         check_name(part)
@@ -125,7 +125,7 @@ class Batches:
     # -- committing -----------------------------------------------------------------------------------------------
 
     def commit(self, entity: str, request: CommitBatch, answered: Answered, refused: Refused) -> None:
-        """Make a batch visible, unless it or a later one is."""
+        """Make a batch visible, unless it or a later one already is."""
         key = (entity, request.publisher)
         asked = _WaitingCommit(request, answered, refused)
         if key in self._under_way:
@@ -202,7 +202,7 @@ class Batches:
         self._end(key)
 
     def _end(self, key: BatchKey) -> None:
-        """One is answered: the next of the same publisher."""
+        """A commit was answered: begin the publisher's next one."""
         waiting = self._under_way.pop(key, [])[1:]
         while waiting and key not in self._under_way:
             asked = waiting.pop(0)
@@ -213,7 +213,7 @@ class Batches:
     # -- forgetting -----------------------------------------------------------------------------------------------
 
     def _sweep(self, after: str | None, now: Instant) -> None:
-        """Look at one staged log after the other, and forget those that nobody will read."""
+        """Check the staged logs one after another, and delete those that will not be read."""
 
         def answered(found: LogsRead, now: Instant) -> None:
             for log in found.logs:
@@ -233,7 +233,7 @@ class Batches:
             return
         key = f"{REFERRED}{log.name}"
         if int(batch) < visible.batch and self._tail.log.first >= visible.position:
-            self._forget(log)  # it lies before the batch that retention has reached
+            self._forget(log)  # it comes before the batches that retention keeps
             return
         self._vault.read(
             ReadKeys(key),

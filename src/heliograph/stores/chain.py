@@ -2,7 +2,7 @@
 
 In:    publications in any order, with repeats.
 Out:   those that are next, in the publisher's order; what is missing.
-State: the last that was taken and the last that is durable; a bounded number that wait for one before them.
+State: the last number taken and the last durable one; a bounded number of publications that wait for an earlier one.
 Not here: writing them (intake.py), the vault (vault_calls.py).
 
 Nothing is taken twice: a number at or below the last one taken is a repeat.
@@ -21,13 +21,13 @@ EARLY_BYTES_MAX = 8 << 20
 
 
 class Verdict(Enum):
-    """What became of a publication that was offered."""
+    """What happened to a publication that was offered."""
 
     TAKEN = 1
     REPEATED = 2  # it was taken before
-    EARLY = 3  # something before it is missing: it waits
-    BROKEN = 4  # it cannot follow what was taken
-    UNKNOWN = 5  # what is durable of this publisher is still being read: it waits
+    EARLY = 3  # an earlier one is missing: it waits
+    BROKEN = 4  # it cannot follow the last one taken
+    UNKNOWN = 5  # the durable state of this publisher is still being read: it waits
 
 
 class Chain:
@@ -48,20 +48,20 @@ class Chain:
     )
 
     def __init__(self, origin_inbox: str = "") -> None:
-        self.inbox = origin_inbox  # where its acknowledgements go; empty: unknown
-        self.entity = ""  # who it is, once it attached
+        self.inbox = origin_inbox  # where acknowledgements go; empty: unknown
+        self.entity = ""  # known once the publisher has attached
         self.have = 0  # durable
         self.taken = 0  # given to the vault, perhaps not durable yet
-        self.highest = 0  # that ever came
-        self.is_read = False  # ``have`` is what the vault says
-        self.asked_at: Instant | None = None  # when we last asked for what is missing
-        self.refused: list[tuple[int, int]] = []  # to be told with the next acknowledgement
+        self.highest = 0  # highest number ever received
+        self.is_read = False  # ``have`` was read from the vault
+        self.asked_at: Instant | None = None  # when we last asked for missing ones
+        self.refused: list[tuple[int, int]] = []  # to be reported with the next acknowledgement
         self._early: dict[int, tuple[int, bytes]] = {}  # previous -> sequence, frame
         self._unread: list[tuple[int, int, bytes]] = []
         self.early_bytes = 0
 
     def offer(self, sequence: int, previous: int, raw: bytes, taken: list[tuple[int, bytes]]) -> Verdict:
-        """Take a publication if it is next, and those that waited for it; ``taken`` gets them in order."""
+        """Take a publication if it is next, and those that waited for it; they are added to ``taken`` in order."""
         self.highest = max(self.highest, sequence)
         if not self.is_read:
             if self._has_room(raw):
@@ -88,7 +88,7 @@ class Chain:
         return Verdict.TAKEN
 
     def is_next(self, sequence: int, previous: int) -> bool:
-        """True if this follows what was taken, and nothing waits."""
+        """True if this follows the last one taken, and none waits."""
         return previous == self.taken < sequence and self.is_read and not self._early
 
     def advance(self, sequence: int) -> None:
@@ -106,16 +106,16 @@ class Chain:
 
     @property
     def missing(self) -> int:
-        """The number up to which something is missing; 0: nothing is known to be."""
+        """The number up to which publications are missing; 0: none is known to be missing."""
         return min(self._early, default=0)
 
     @property
     def is_idle(self) -> bool:
-        """True if it can be forgotten: the vault knows all of it."""
+        """True if it can be forgotten: everything is in the vault."""
         return self.is_read and self.taken == self.have and not self._early and not self.refused
 
     def read(self, state: bytes | None) -> list[tuple[int, int, bytes]]:
-        """What the vault says of it; what came meanwhile is to be offered again."""
+        """Take the state that the vault holds. Returns publications that arrived meanwhile, to be offered again."""
         self.is_read = True
         if state is not None and len(state) >= STATE.size:
             self.have = self.taken = STATE.unpack_from(state)[0]
@@ -127,7 +127,7 @@ class Chain:
         return unread
 
     def state(self, sequence: int, wall_ns: int) -> bytes:
-        """What the vault is to know once everything up to this number is durable."""
+        """The state for the vault once everything up to this number is durable."""
         return STATE.pack(sequence, max(0, wall_ns)) + f"{self.inbox}\n{self.entity}".encode()
 
     def made_durable(self, sequence: int) -> None:
@@ -135,7 +135,7 @@ class Chain:
         self.have = max(self.have, sequence)
 
     def attach(self, inbox: str, entity: str) -> None:
-        """Its publisher is there."""
+        """Its publisher has attached."""
         self.inbox = inbox
         self.entity = entity
 
@@ -145,15 +145,15 @@ class Chain:
             self.refused.append((sequence, code))
 
     def told(self) -> None:
-        """It was told what was refused."""
+        """The publisher was told what was refused."""
         self.refused = []
 
     def ask(self, now: Instant | None) -> None:
-        """It was asked for what is missing; None: nothing is."""
+        """The publisher was asked for missing publications; None: none are missing."""
         self.asked_at = now
 
     def reset(self) -> None:
-        """What was taken and is not durable is lost: it has to come again."""
+        """Publications that were taken but are not durable are lost, and must be sent again."""
         self.taken = self.have
         self._early.clear()
         self._unread.clear()

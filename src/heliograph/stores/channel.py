@@ -1,8 +1,8 @@
 """A channel: one reading of the log for one session, at the pace and within the credit of the reader.
 
 In:    runs of the log; credit.
-Out:   STORED frames with what matches, each saying from where to where it covers the log.
-State: where the reading stands, what is under way to the reader, runs read ahead.
+Out:   STORED frames with matching publications; each says which positions of the log it covers.
+State: the position of the reading, what is in transit to the reader, runs read ahead.
 Not here: reading the vault, the table of channels (channels.py).
 """
 
@@ -25,10 +25,10 @@ from heliograph.wire.frames import SCAN
 from heliograph.wire.limits import HEAD_BYTES
 from heliograph.wire.stores import NUMBER_MAX, OFFSETS_MAX, STORED_BYTES, span, stored
 
-UNDER_WAY_BYTES_MAX = 2 << 20  # whatever the window says: the reader's broker queues it
+UNDER_WAY_BYTES_MAX = 2 << 20  # whatever the window is, because the reader's broker queues it
 TOPICS_MAX = 4_096
-LOST_NS = 1_000_000_000  # what was sent and has not come by then is sent again
-LOOKED_MAX = 16_384  # publications looked at in one go: an input must not take long
+LOST_NS = 1_000_000_000  # what was sent and not received by then is sent again
+LOOKED_MAX = 16_384  # publications examined at once: an input must not take long
 
 
 class Channel:
@@ -56,22 +56,22 @@ class Channel:
         self.until_ns = until_ns
         self.pace = pace
         self.window = window
-        self.cursor = position  # what is looked at next
-        self.sent_to = position  # what the frames so far cover
-        self.at = position  # what has come, as the reader said
-        self.is_reading = False  # a read is under way
+        self.cursor = position  # the next position to examine
+        self.sent_to = position  # the end of what the frames so far cover
+        self.at = position  # the end of what has arrived, as reported by the reader
+        self.is_reading = False  # a read is in progress
         self.is_over = False
         self.heard_at = now
-        self.moved_at = now  # when the reader last came nearer, or was sent something
+        self.moved_at = now  # when the reader last made progress, or was sent something
         self.began_at: Instant | None = None  # with a pace: when the first was sent …
         self.base_ns = 0  # … and when it was stored
         self.due_at: Instant | None = None  # with a pace: when the next run is due
         self._filter = pattern.encode()
         self._condition = condition
-        self._done = [*done]  # positions that were acknowledged out of order
+        self._done = [*done]  # positions acknowledged out of order
         self._topics: dict[bytes, bool] = {}
         self._ahead: deque[Run | Damage] = deque()
-        self._under_way: deque[tuple[int, int, int]] = deque()  # up to where, publications, bytes
+        self._under_way: deque[tuple[int, int, int]] = deque()  # end position, publications, bytes
         self.under_way = 0
         self.under_way_bytes = 0
 
@@ -111,26 +111,26 @@ class Channel:
         self.is_over = True
 
     def begin_read(self) -> None:
-        """A read is under way."""
+        """A read begins."""
         self.is_reading = True
 
     def end_read(self) -> None:
-        """It was answered."""
+        """A read was answered."""
         self.is_reading = False
 
     # -- runs ---------------------------------------------------------------------------------------------------
 
     @property
     def has_ahead(self) -> bool:
-        """True if there are runs that were read and not looked at."""
+        """True if there are runs that were read and not examined."""
         return bool(self._ahead)
 
     def feed(self, runs: Sequence[Run | Damage]) -> None:
-        """Runs that were read, from the one that holds the cursor on."""
+        """Runs that were read, starting with the one that contains the cursor."""
         self._ahead.extend(run for run in runs if run.next > self.cursor)
 
     def skip(self, position: int) -> Span:
-        """What lies before this position cannot be read; which positions the reader misses."""
+        """Nothing before this position can be read. Returns the positions that the reader misses."""
         gap = (self.cursor, position)
         self.cursor = self.sent_to = position
         while self._ahead and self._ahead[0].next <= position:
@@ -138,7 +138,7 @@ class Channel:
         return gap
 
     def take_reference(self) -> tuple[Run, PartReference] | None:
-        """The reference that the reading has reached, if it has, and where it leads from the cursor on."""
+        """The reference that the reading has reached, if any, and its target from the cursor on."""
         first = self._ahead[0] if self._ahead else None
         reference = None if first is None else reference_of(first)
         if reference is None:
@@ -147,17 +147,17 @@ class Channel:
         return first, PartReference(reference.log, reference.start + max(0, self.cursor - first.position))
 
     def resolve(self, run: Run, found: Sequence[Run | Damage]) -> None:
-        """What a reference stands for."""
+        """The runs that a reference refers to."""
         if self._ahead and self._ahead[0] is run:
             self._ahead.popleft()
             self._ahead.extendleft(reversed([each for each in resolved(run, found) if each.next > self.cursor]))
 
     def take_damage(self) -> Damage | None:
-        """The damage that the reading has reached, if it has."""
+        """The damage that the reading has reached, if any."""
         return self._ahead[0] if self._ahead and isinstance(self._ahead[0], Damage) else None
 
     def is_due(self, now: Instant) -> bool:
-        """With a pace: has the time of the next run come? ``due_at`` says when it will."""
+        """With a pace: True if the next run is due; otherwise ``due_at`` says when it will be."""
         if not self.pace or not self._ahead:
             return True
         first = self._ahead[0]
@@ -169,7 +169,7 @@ class Channel:
         return now >= self.due_at
 
     def next_frame(self, store: int, now: Instant) -> bytes | None:
-        """A STORED frame with what matches of the runs ahead; None if nothing matches, or if nothing is ahead."""
+        """A STORED frame with what matches in the runs ahead; None if nothing matches, or nothing is ahead."""
         frames: list[bytes] = []
         offsets: list[int] = []
         size = looked = 0
@@ -204,7 +204,7 @@ class Channel:
     def _choose(
         self, run: Run, base: int, count_max: int, bytes_max: int, frames: list[bytes], offsets: list[int]
     ) -> int:
-        """Look at publications of a run from the cursor on; those that match, in pieces that follow each other."""
+        """Examine publications of a run from the cursor on; adds those that match to ``frames``. Returns their size."""
         if self._condition is None and not self._done:
             looked, size = self._choose_topics(run, base, count_max, bytes_max, frames, offsets)
             if looked:
@@ -240,7 +240,7 @@ class Channel:
     def _choose_topics(
         self, run: Run, base: int, count_max: int, bytes_max: int, frames: list[bytes], offsets: list[int]
     ) -> tuple[int, int]:
-        """The same where topics alone decide; how many were looked at, and the bytes of those that match."""
+        """The same if only topics decide; returns how many were examined, and the bytes of those that match."""
         data, cursor = run.data, self.cursor
         looked, size, pieces = select(
             data, cursor - run.position, count_max, bytes_max, self._topics, self._wants_topic
@@ -284,6 +284,6 @@ class Channel:
         return meets(self._condition, event)
 
     def _is_done(self, position: int) -> bool:
-        """The spans stay: a reader that lost something is sent it again."""
+        """True if acknowledged. The spans are kept: a reader that lost something is sent it again."""
         place = bisect_right(self._done, (position, NUMBER_MAX))
         return place > 0 and position < self._done[place - 1][1]

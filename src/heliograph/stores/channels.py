@@ -1,11 +1,11 @@
-"""Channels: durable subscriptions and replays that are open, fed from the log.
+"""Channels: open durable subscriptions and replays, fed from the log.
 
 In:    requests to open, credit and close; the growth of the log; answers of the vault.
 Out:   STORED frames to readers; reads.
 State: the open channels, bounded in number, each with little in memory.
 Not here: one reading (channel.py), durable names (names.py).
 
-A reader that is not heard of for a minute loses its channel; a durable subscription keeps its place.
+A reader that is silent for a minute loses its channel; a durable subscription keeps its position.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ NS_PER_MS = 1_000_000
 SILENT_NS = 60_000 * NS_PER_MS
 TEND_NS = 5_000 * NS_PER_MS
 READ_BYTES = 1 << 18
-OF_SESSION_MIN = 64  # readings that one session may have open in any case; beyond it, a quarter of all
+OF_SESSION_MIN = 64  # readings that one session may always have open; beyond it, a quarter of all
 FRAMES_AT_ONCE = 8  # of one channel, before another gets its turn
 
 ChannelKey = tuple[bytes, int]
 
 
 class Channels:
-    """All readings that are open."""
+    """All open readings."""
 
     def __init__(
         self, tail: Tail, vault: VaultCalls, timers: Timers, send: Callable[[bytes], None], channels_max: int
@@ -49,25 +49,25 @@ class Channels:
         self._max = channels_max
         self._channels: dict[ChannelKey, Channel] = {}
         self._by_name: dict[NameKey, ChannelKey] = {}
-        self._ready: dict[ChannelKey, None] = {}  # those that may have something to do
-        self._caught_up: dict[ChannelKey, None] = {}  # those that wait for the log to grow
+        self._ready: dict[ChannelKey, None] = {}  # channels that may have something to do
+        self._caught_up: dict[ChannelKey, None] = {}  # channels that wait for the log to grow
         self._store = 0
         self.delivered = 0  # frames
         self.gaps = 0  # positions that could not be read
 
     def use(self, store: int) -> None:
-        """The id of the store."""
+        """Set the id of the store."""
         self._store = store
 
     def reload(self, channels_max: int) -> None:
-        """How many there may be."""
+        """Set how many there may be."""
         self._max = channels_max
 
     def __len__(self) -> int:
         return len(self._channels)
 
     def is_open(self, key: NameKey) -> bool:
-        """True if somebody reads under this name."""
+        """True if this name is being read."""
         return key in self._by_name
 
     # -- opening ------------------------------------------------------------------------------------------------
@@ -75,7 +75,7 @@ class Channels:
     def open(
         self, inbox: bytes, key: NameKey | None, asked: OpenChannel, position: int, done: list[Span], now: Instant
     ) -> None:
-        """Begin a reading, in place of what was open under this number or name. ProtocolError if there is no room."""
+        """Begin a reading, replacing one under the same number or name. ProtocolError if there is no room."""
         condition = check_wish(asked.filter, asked.language, asked.where)
         here = (inbox, asked.channel)
         older = self._by_name.get(key) if key is not None else None
@@ -108,7 +108,7 @@ class Channels:
         self._timers.set("tend channels", now + TEND_NS, self._tend)
 
     def credit(self, here: ChannelKey, at: int, window: int, again: bool, now: Instant) -> None:
-        """What a reader has, and how much it may be sent. A channel from before a restart has to be opened again."""
+        """What a reader has, and how much it may be sent. A channel from before a restart must be opened again."""
         channel = self._channels.get(here)
         if channel is None:
             inbox, number = here
@@ -126,7 +126,7 @@ class Channels:
         self._ready[here] = None
 
     def close(self, here: ChannelKey, reason: Reason | None = None, text: str = "") -> bool:
-        """End a reading; with a reason, the reader is told. False if there is none."""
+        """End a reading; with a reason, the reader is told. Returns False if there is none."""
         channel = self._channels.get(here)
         if channel is None:
             return False
@@ -136,13 +136,13 @@ class Channels:
         return True
 
     def close_name(self, key: NameKey) -> None:
-        """A durable subscription is forgotten."""
+        """A durable subscription was dropped."""
         here = self._by_name.get(key)
         if here is not None:
             self.close(here, Reason.NAME_UNKNOWN, "the durable subscription was dropped")
 
     def close_all(self, reason: Reason, text: str) -> None:
-        """The store cannot read now."""
+        """The store cannot read for now."""
         for here in list(self._channels):
             self.close(here, reason, text)
 
@@ -163,7 +163,7 @@ class Channels:
     # -- reading ------------------------------------------------------------------------------------------------
 
     def grown(self) -> None:
-        """The log has more."""
+        """The log has grown."""
         self._ready.update(self._caught_up)
         self._caught_up.clear()
 
@@ -178,7 +178,7 @@ class Channels:
             self._timers.set("channels", now, lambda _: None)
 
     def _serve(self, here: ChannelKey, channel: Channel, now: Instant) -> bool:
-        """Send a few frames; True if there is more to do at once."""
+        """Send a few frames. Returns True if there is more to do at once."""
         for _ in range(FRAMES_AT_ONCE):
             if channel.is_reading or channel.is_over or not channel.has_credit:
                 return False
@@ -206,7 +206,7 @@ class Channels:
         return True
 
     def _fetch(self, here: ChannelKey, channel: Channel, now: Instant) -> bool:
-        """Get the runs that come next; False if they have to be waited for."""
+        """Get the next runs. Returns False if they must be waited for."""
         log = self._tail.log
         if channel.end is not None and channel.cursor >= channel.end:
             self._end(channel)
@@ -241,7 +241,7 @@ class Channels:
         return False
 
     def _follow(self, here: ChannelKey, channel: Channel, run: Run, reference: PartReference) -> None:
-        """Read what a reference stands for."""
+        """Read what a reference refers to."""
         channel.begin_read()
 
         def answered(found: RunsRead, now: Instant) -> None:
@@ -265,7 +265,7 @@ class Channels:
         self._notice(channel, Notice(channel.number, channel.sent_to, gap, reason or 0, text))
 
     def _end(self, channel: Channel) -> None:
-        """The reading is over: cover what did not match, and say so."""
+        """The reading is over: cover what did not match, and tell the reader."""
         frame = channel.empty_frame(self._store)
         if frame is not None:
             self._send(frame)
@@ -291,7 +291,7 @@ class Channels:
 
 
 def check_wish(pattern: str, language: str, where: str) -> Condition | None:
-    """The condition of a reading; ProtocolError if it, or the filter, makes no sense."""
+    """The condition of a reading; ProtocolError if it or the filter is invalid."""
     fault = filter_fault(pattern.encode())
     if fault is not None:
         raise ProtocolError(Reason.FILTER_INVALID, fault)

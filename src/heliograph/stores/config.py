@@ -3,7 +3,7 @@
 In:    values of the right type.
 Out:   StoreConfig, with ``problems()``.
 State: none.
-Not here: what they mean for the machine (store.py), where vaults are opened (live/vaults/, sim/disk.py).
+Not here: how the machine uses them (store.py), where vaults are opened (live/vaults/, sim/disk.py).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ STORE_NAME = "letters, digits, - and _, at most 40"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreConfig:
-    """What a store serves, where it keeps it, and for how long."""
+    """What a store serves, where it keeps publications, and for how long."""
 
     enabled: bool = setting(False, "this broker has a store", reloads=False)
     name: str = setting("store", "the store's name, and that of its vault", allowed=STORE_NAME, reloads=False)

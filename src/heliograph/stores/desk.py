@@ -1,11 +1,11 @@
-"""The service `stores` of every broker: it knows who serves what, and passes clients' requests on to stores.
+"""The service `stores` of every broker: it knows which store serves what, and passes clients' requests on to stores.
 
 In:    SERVICE frames of clients; advertisements; answers of stores.
-Out:   answers to `find`; requests to stores, with who asks; their answers to the clients.
-State: known stores, requests under way.
+Out:   answers to `find`; requests to stores, with the requester's identity; the stores' answers to clients.
+State: known stores, requests in progress.
 Not here: stores (store.py), what requests mean (wire/stores.py).
 
-It sleeps until somebody asks: a broker without stores in its network has nothing to do for it.
+It is idle until the first request: in a network without stores it has nothing to do.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from heliograph.wire.stores import StoreAdvertisement, StoredFlag
 
 NAME = "stores"
 NS_PER_MS = 1_000_000
-WANTED_MS = (50, 150, 400, 1_000, 2_000)  # after waking up: when stores are asked to advertise once more
-PATIENCE_MS = 1_500  # for a store that nobody knows yet, while we have not been awake for longer than this
+WANTED_MS = (50, 150, 400, 1_000, 2_000)  # after the first request: when stores are asked to advertise again
+PATIENCE_MS = 1_500  # how long to wait for an unknown store, counted from the first request
 TIME_OUT_MS = 5_000
 UNDER_WAY_MAX = 4_096
 WAITING_MAX = 256
@@ -37,7 +37,7 @@ WAITING_MAX = 256
 
 @dataclass(frozen=True, slots=True)
 class _Open:
-    """A request that a store is to answer."""
+    """A request that a store should answer."""
 
     frame: Frame
     until: Instant
@@ -56,30 +56,30 @@ class StoresDesk:
         self._inbox = ""
         self._next = 1
         self._open: dict[int, _Open] = {}
-        self._waiting: list[_Open] = []  # for a store to be heard of
+        self._waiting: list[_Open] = []  # requests that wait for a store to become known
         self._malformed = 0
 
     def attach(self, link: LinkId, peer: Peer, now: Instant) -> None:
-        """The broker is there."""
+        """The broker is attached."""
         self._session = BrokerSession(
             link, self._outbox, self._secret, serve=self._serve, stored=self._answered, welcome=self._welcomed
         )
 
     def detach(self, link: LinkId, reason: Reason, now: Instant) -> None:
-        """The broker is gone, and with it everybody who asked."""
+        """The broker is detached, and with it all requesters."""
         self._session = None
         self._open.clear()
         self._waiting.clear()
 
     def receive(self, link: LinkId, data: bytes, now: Instant) -> None:
-        """What the broker says."""
+        """Bytes from the broker."""
         if self._session is None:
             return
         self._session.receive(data, now)
         if self._session.fault is not None:
             self._outbox.hang_up(link, self._session.fault)
 
-    # -- knowing ------------------------------------------------------------------------------------------------
+    # -- known stores -------------------------------------------------------------------------------------------
 
     def _wake_up(self, now: Instant) -> None:
         if self._awake_at is not None or self._session is None:
@@ -120,14 +120,14 @@ class StoresDesk:
             self._timers.set("waiting", self._waiting[0].until, self._try_again)
 
     def _try_again(self, now: Instant) -> None:
-        """Somebody was heard of, or has waited for long enough."""
+        """A store became known, or requests have waited long enough."""
         waiting, self._waiting = self._waiting, []
         self._waiting = [each for each in waiting if not self._handle(each, now)]
         if self._waiting:
             self._timers.set("waiting", max(now + 1, self._waiting[0].until), self._try_again)
 
     def _handle(self, asked: _Open, now: Instant) -> bool:
-        """Answer a request or pass it on; False if it has to wait for a store to be heard of."""
+        """Answer a request or pass it on. Returns False if it must wait for a store to become known."""
         try:
             request = wire.decode_request(asked.frame.payload)
         except ProtocolError as error:
@@ -152,7 +152,7 @@ class StoresDesk:
             found = self._known.overlapping(request.filter, now)
         else:
             found = self._known.all(now)
-        wait = not settled and (not found or not request.topic)  # others may come for a filter; any will do for a topic
+        wait = not settled and (not found or not request.topic)  # a filter may have more; for a topic, any will do
         if not wait:
             self._answer(frame, wire.encode(wire.StoresFound(found)))
         return not wait
@@ -178,7 +178,7 @@ class StoresDesk:
         self._session.publish(wire.REQUEST % int(request.store, 16), wire.encode(asked))
 
     def _answered(self, frame: Frame, now: Instant) -> None:
-        """A store answers."""
+        """An answer of a store."""
         opened = self._open.pop(frame.sequence, None) if frame.flags & StoredFlag.ANSWER else None
         if opened is None or self._session is None:
             return
@@ -202,30 +202,30 @@ class StoresDesk:
     # -- the rest of the contract ---------------------------------------------------------------------------------
 
     def receive_datagram(self, socket: SocketName, source: Address, data: bytes, now: Instant) -> None:
-        """It has no sockets."""
+        """Ignored: it has no sockets."""
 
     def press(self, link: LinkId, pressed: bool, now: Instant) -> None:
-        """What it says is little."""
+        """Ignored: it sends little."""
 
     def done(self, ticket: Ticket, result: Any, now: Instant) -> None:
-        """It asks for nothing that ends in a ticket."""
+        """Ignored: it requests nothing that has a ticket."""
 
     def failed(self, ticket: Ticket, reason: Reason, now: Instant) -> None:
-        """It asks for nothing that ends in a ticket."""
+        """Ignored: it requests nothing that has a ticket."""
 
     def tell(self, command: Any, now: Instant) -> None:
-        """It takes no commands."""
+        """Ignored: it takes no commands."""
         raise UsageError(f"the service stores does not know the command {command!r}")
 
     def clock(self, wall_ns: int, now: Instant) -> None:
-        """It does not look at the time."""
+        """Ignored: it does not use the time."""
 
     def wake(self, now: Instant) -> None:
         """Time has passed."""
         self._timers.run(now)
 
     def take(self) -> Effects:
-        """What is wanted since the last take."""
+        """The effects since the last take."""
         return self._outbox.empty(self._timers.next())
 
     def report(self, question: str) -> Any:

@@ -1,13 +1,13 @@
-"""Intake: publications become runs of the log, and are acknowledged once they are durable.
+"""Intake: writes publications to the log in runs, and acknowledges them once they are durable.
 
 In:    deliveries of whole EVENT frames; answers of the vault.
 Out:   commits; acknowledgements to publishers; runs for readers.
-State: chains of publishers (bounded; the vault knows the rest), what is gathered and what is under way.
+State: chains of publishers (bounded; the vault has the rest), publications gathered and those being committed.
 Not here: one publisher's order (chain.py), readers (channels.py), batches (batches.py).
 
-What arrives is gathered while commits are under way, so that a store under load writes few large runs. Nothing is
-acknowledged before ``done``, unless the settings say ``unsafe_ack``. When a commit fails, what is not durable is
-forgotten and publishers are asked to repeat it.
+Arriving publications are gathered while commits are in progress, so that a store under load writes few large runs.
+Nothing is acknowledged before ``done``, unless the settings say ``unsafe_ack``. When a commit fails, everything that is
+not durable is forgotten and publishers are asked to repeat it.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from heliograph.wire.stores import MAIN, STORED_EVENT_BYTES_MAX, Acknowledged, S
 
 NS_PER_MS = 1_000_000
 CHAINS_MAX = 65_536
-COMMITS_MAX = 2  # under way: meanwhile the next one grows
+COMMITS_MAX = 2  # in progress: meanwhile the next one grows
 RUN_BYTES = 1 << 20
 COMMIT_BYTES = 8 << 20
 RUNS_MAX = 1_000  # of a commit
-GATHERED_BYTES_MAX = 64 << 20  # waiting and under way; what comes beyond is asked for again
+GATHERED_BYTES_MAX = 64 << 20  # waiting and being committed; anything beyond is asked for again
 EARLY_BYTES_MAX = 64 << 20  # of all chains together
 ASK_AGAIN_MS = 300
 FULL_PAUSE_MS = 1_000
-FLAGS = 5  # where an EVENT has them
+FLAGS = 5  # the offset of the flags in an EVENT
 DIRECTED, REPEAT = int(Flag.DIRECTED), int(Flag.REPEAT)
 LOOKED_AT = (DIRECTED | REPEAT) << 8  # flags, in the word of kind, flags and topic length
 ORIGINS = "o/"
 
 
 class QualityMark(msgspec.Struct, array_like=True, gc=False):
-    """The header `$q`, read quickly: the store's id is compared, and names are checked where they are used."""
+    """The header `$q`, decoded quickly: the store's id is compared here, and names are checked where they are used."""
 
     store: str
     previous: int
@@ -56,7 +56,7 @@ class QualityMark(msgspec.Struct, array_like=True, gc=False):
 
 
 class _Marks(msgspec.Struct, gc=False):
-    """What a store looks at in the headers of a publication."""
+    """The headers of a publication that a store uses."""
 
     quality: QualityMark | None = msgspec.field(name="$q", default=None)
 
@@ -75,28 +75,28 @@ class IntakeCounts:
     repeated: int = 0
     early: int = 0
     broken: int = 0
-    dropped: int = 0  # there was no room
+    dropped: int = 0  # there was no room for them
     foreign: int = 0  # for another store
     acknowledgements: int = 0
     commits: int = 0
     failures: int = 0
-    commit_ns: int = 0  # the time of the last commit, until it was durable
+    commit_ns: int = 0  # how long the last commit took to become durable
 
 
 class _Group:
-    """What one commit is made of."""
+    """The content of one commit."""
 
     __slots__ = ("at", "marks", "runs", "size")
 
     def __init__(self, runs: list[tuple[str, bytes, int]], marks: dict[int, int], at: Instant) -> None:
         self.runs = runs  # log, data, count
-        self.marks = marks  # origin -> the number up to which its chain is in here
+        self.marks = marks  # origin -> the number up to which its chain is included
         self.size = sum(len(data) for _, data, _ in runs)
         self.at = at
 
 
 class Gathering:
-    """Publications that wait for the next commit, as runs; with each run how far it brings which chains."""
+    """Publications that wait for the next commit, as runs; each run with the chains that it advances."""
 
     def __init__(self) -> None:
         self._frames: list[bytes] = []
@@ -107,7 +107,7 @@ class Gathering:
         self.bytes = 0
 
     def add(self, raw: bytes, log: str = MAIN, count: int = 1) -> None:
-        """One more, or some that follow each other."""
+        """Add one publication, or several consecutive ones."""
         if self._frames and (self._size + len(raw) > RUN_BYTES or log != self._log):
             self._close()
         self._log = log
@@ -117,7 +117,7 @@ class Gathering:
         self.bytes += len(raw)
 
     def mark(self, origin: int, sequence: int) -> None:
-        """With what was added so far, everything of this publisher up to this number is dealt with."""
+        """With what was added so far, everything of this publisher up to this number is handled."""
         self._marks[origin] = sequence
 
     def _close(self) -> None:
@@ -130,7 +130,7 @@ class Gathering:
         return not (self._runs or self._frames or self._marks)
 
     def take(self, bytes_max: int, now: Instant) -> _Group:
-        """The oldest runs."""
+        """Take the oldest runs."""
         if self._frames or self._marks:
             self._close()
         runs: list[tuple[str, bytes, int]] = []
@@ -158,7 +158,7 @@ Grown = Callable[[list[Run], Instant], None]
 
 
 class Intake:
-    """Takes publications in."""
+    """Accepts publications."""
 
     def __init__(
         self,
@@ -182,21 +182,21 @@ class Intake:
         self._grown = grown
         self._failed = failed
         self._wall = wall
-        self.id = 0  # of the store; 0: not known yet, and nothing is taken
+        self.id = 0  # of the store; 0: not known yet, and nothing is accepted
         self._id_text = ""
         self.state = "open"
         self._chains: dict[int, Chain] = {}
         self._gathering = Gathering()
         self._under_way: deque[_Group] = deque()
         self._under_way_bytes = 0
-        self._owed: dict[int, None] = {}  # origins to be acknowledged or asked, with the next flush
+        self._owed: dict[int, None] = {}  # origins to be acknowledged or asked at the next flush
         self._early_bytes = 0
         self._attaching: list[tuple[int, Callable[[int], None]]] = []
         self._plain: dict[bytes, bool] = {}
         self.counts = IntakeCounts()
 
     def open(self, id: int) -> None:
-        """The vault is open: what is known of publishers is read anew."""
+        """The vault is open: the state of publishers is read again."""
         self.id = id
         self._id_text = f"{id:016x}"
         self.state = "open"
@@ -209,16 +209,16 @@ class Intake:
                 del self._chains[origin]
 
     def close(self, reason: Reason) -> None:
-        """The vault is lost: nothing is taken until it is open again."""
+        """The vault is lost: nothing is accepted until it is open again."""
         self.state = reason.word
         self.id = 0
 
-    # -- taking -------------------------------------------------------------------------------------------------
+    # -- accepting ----------------------------------------------------------------------------------------------
 
     def take(self, frames: bytes, now: Instant) -> None:
-        """A delivery: whole EVENT frames. Mostly they follow each other in one chain, and are added as one piece."""
+        """A delivery: whole EVENT frames. Usually they are consecutive in one chain, and are added as one piece."""
         start = piece_at = count = 0
-        expected = 0  # what the next of the piece names as the one before it
+        expected = 0  # what the next publication of the piece must name as its predecessor
         piece: Chain | None = None
         piece_origin = 0
         for end in frames_of(frames, 0):
@@ -259,11 +259,11 @@ class Intake:
             self._add_piece(piece, piece_origin, frames[piece_at:start], count, expected)
 
     def _takes(self, size: int) -> bool:
-        """True if there is room, and nothing else against it."""
+        """True if there is room, and nothing else prevents it."""
         return self.state == "open" and size <= STORED_EVENT_BYTES_MAX and self._has_room
 
     def _add_piece(self, chain: Chain, origin: int, frames: bytes, count: int, sequence: int) -> None:
-        """Publications that follow each other."""
+        """Consecutive publications."""
         chain.advance(sequence)
         self.counts.taken += count
         self._gathering.add(frames, MAIN, count)
@@ -272,7 +272,7 @@ class Intake:
     def _take_one(
         self, raw: bytes, word: int, origin: int, sequence: int, quality: QualityMark | None, now: Instant
     ) -> None:
-        """What is not simply the next of its publisher."""
+        """A publication that is not simply the next of its publisher."""
         if word >> 8 & REPEAT:
             raw = b"%b%c%b" % (raw[:FLAGS], raw[FLAGS] & ~REPEAT, raw[FLAGS + 1 :])
         if quality is None:
@@ -283,7 +283,7 @@ class Intake:
             self._take_reliable(origin, sequence, quality, raw, now)
 
     def _take_plain(self, raw: bytes, topic: bytes, now: Instant) -> None:
-        """A publication that nobody waits for an acknowledgement of."""
+        """A publication that needs no acknowledgement."""
         if raw[FLAGS] & DIRECTED or not self.id or self.state != "open" or len(raw) > STORED_EVENT_BYTES_MAX:
             return
         keep = self._plain.get(topic)
@@ -296,7 +296,7 @@ class Intake:
             self._gathering.add(raw)
 
     def forget_plain(self) -> None:
-        """Other stores came or went: who keeps which topic is worked out anew."""
+        """Stores came or went: find out again which store keeps which topic."""
         self._plain.clear()
 
     @property
@@ -343,7 +343,7 @@ class Intake:
         self._gathering.mark(origin, number)
 
     def _stage(self, chain: Chain, number: int, frame: bytes) -> None:
-        """A part of a batch; what is sent to the store alone is nothing else."""
+        """A part of a batch; nothing else is sent to the store alone."""
         _, word, _, _, header_length = SCAN.unpack_from(frame)
         top = HEAD_BYTES + (word >> 16)
         quality = _decode(frame[top : top + header_length]).quality
@@ -376,8 +376,8 @@ class Intake:
         return bool(idle)
 
     def forget_publisher(self, origin: int) -> bool:
-        """Forget a publisher whose vault entry is to go; False if something of it is under way, which would come back
-        to an entry that is gone."""
+        """Forget a publisher whose vault entry is to be deleted. Returns False if something of it is being committed,
+        which would recreate the entry."""
         chain = self._chains.get(origin)
         if chain is not None and not chain.is_idle:
             return False
@@ -385,7 +385,7 @@ class Intake:
         return True
 
     def _renew(self, origin: int) -> Chain:
-        """The chain as if nothing had been known of it but where its publisher is."""
+        """A new chain that keeps only the publisher's address."""
         old = self._chains[origin]
         chain = self._chains[origin] = Chain(old.inbox)
         chain.attach(old.inbox, old.entity)
@@ -414,7 +414,7 @@ class Intake:
     # -- publishers ---------------------------------------------------------------------------------------------
 
     def attach(self, origin: int, inbox: str, entity: str, answer: Callable[[int], None]) -> bool:
-        """A publisher is there. ``answer`` is told what we have, when everything that was taken is durable."""
+        """A publisher attached. ``answer`` gets the number that we have, once everything accepted is durable."""
         chain = self._chain(origin)
         if chain is None:
             return False
@@ -428,7 +428,7 @@ class Intake:
         for origin, answer in self._attaching:
             chain = self._chains.get(origin)
             if chain is None:
-                continue  # the vault failed; the asker's own time-out tells it
+                continue  # the vault failed; the requester will time out
             if chain.is_read and chain.taken == chain.have:
                 answer(chain.have)
             else:
@@ -436,7 +436,7 @@ class Intake:
         self._attaching = left[-4_096:]
 
     def _ask(self, origin: int, chain: Chain, now: Instant) -> None:
-        """Something is missing: ask for it now and then until it comes."""
+        """Publications are missing: ask for them repeatedly until they arrive."""
         if chain.asked_at is None or now - chain.asked_at >= ASK_AGAIN_MS * NS_PER_MS:
             chain.ask(now)
             self._owed[origin] = None
@@ -448,7 +448,7 @@ class Intake:
             self._ask(origin, chain, now)
 
     def _acknowledge(self, chain: Chain, durable: int) -> None:
-        """Tell a publisher how far everything is durable, and what is missing or refused."""
+        """Tell a publisher up to where everything is durable, and what is missing or refused."""
         if not chain.inbox or not self.id:
             return
         missing = chain.missing
@@ -464,7 +464,7 @@ class Intake:
     # -- committing -----------------------------------------------------------------------------------------------
 
     def flush(self, now: Instant) -> None:
-        """Give the vault what was gathered, if it has time; tell publishers what they are owed."""
+        """Commit what was gathered, if the vault is free; send publishers their acknowledgements."""
         while not self._gathering.is_empty and len(self._under_way) < COMMITS_MAX and self.id and self.state == "open":
             self._commit(now)
         if self._owed:
@@ -510,7 +510,7 @@ class Intake:
             self._grown(grown, now)
 
     def _lost(self, reason: Reason, now: Instant) -> None:
-        """A commit failed, and those behind it fail too: what is not durable has to come again."""
+        """A commit failed, and those after it fail too: publications that are not durable must be sent again."""
         group = self._under_way.popleft()
         self._under_way_bytes -= group.size
         self.counts.failures += 1
@@ -526,7 +526,7 @@ class Intake:
 
     def _resume(self, now: Instant) -> None:
         """Try again: there may be space now."""
-        if self._under_way:  # failures that are still to be told
+        if self._under_way:  # failures that have not been reported yet
             self._timers.set("full", now + FULL_PAUSE_MS * NS_PER_MS, self._resume)
             return
         if self.state == Reason.VAULT_FULL.word:
@@ -541,5 +541,5 @@ class Intake:
 
     @property
     def waiting_bytes(self) -> int:
-        """What is not durable yet."""
+        """The bytes that are not durable yet."""
         return self._gathering.bytes + self._under_way_bytes

@@ -1,8 +1,8 @@
-"""Known stores: who serves what, as far as their advertisements tell.
+"""Known stores: which store serves what, according to their advertisements.
 
 In:    advertisements, time.
 Out:   the stores that serve a topic, best first; those that overlap a filter; one by its id.
-State: a bounded table of advertisements with the time until which each counts.
+State: a bounded table of advertisements, each with its expiry time.
 Not here: passing requests on (desk.py), publishing advertisements (store.py).
 """
 
@@ -17,13 +17,13 @@ NS_PER_MS = 1_000_000
 
 
 class KnownStores:
-    """Soft state."""
+    """Soft state: advertisements of stores."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[StoreAdvertisement, Instant]] = {}
 
     def hear(self, advertisement: StoreAdvertisement, now: Instant) -> bool:
-        """Keep an advertisement; False if there is no room, or if its patterns are none."""
+        """Keep an advertisement. Returns False if there is no room, or if its patterns are invalid."""
         if any(filter_fault(pattern.encode()) is not None for pattern in advertisement.patterns):
             return False
         if not advertisement.ttl_ms:
@@ -42,7 +42,7 @@ class KnownStores:
         return None if found is None else found[0]
 
     def serving(self, topic: str, now: Instant) -> list[StoreAdvertisement]:
-        """Those that serve a topic: the one with the longest pattern first, then by name."""
+        """The stores that serve a topic: the one with the longest pattern first, then by name."""
         self._expire(now)
         ranked = []
         for advertisement, _ in self._known.values():
@@ -52,7 +52,7 @@ class KnownStores:
         return [entry[3] for entry in sorted(ranked, key=lambda entry: entry[:3])]
 
     def overlapping(self, pattern: str, now: Instant) -> list[StoreAdvertisement]:
-        """Those that serve some topic of a filter, by name."""
+        """The stores that serve some topic of a filter, by name."""
         self._expire(now)
         found = [
             advertisement
@@ -76,7 +76,7 @@ class KnownStores:
 
 
 def fit(patterns: list[str], topic: str) -> int | None:
-    """How exactly some patterns name a topic, in levels without wildcards; None if none of them matches."""
+    """How exactly some patterns match a topic, in levels without wildcards; None if none of them matches."""
     depths = [
         sum(not is_wild(level) for level in pattern.encode().split(b"/"))
         for pattern in patterns

@@ -1,11 +1,11 @@
 """Names: durable subscriptions, and how far each has acknowledged.
 
-In:    openings, acknowledgements, drops; what the vault holds.
-Out:   changes of the vault; the position below which nobody needs the log.
+In:    openings, acknowledgements, drops; the vault's content.
+Out:   changes to the vault; the position below which the log is not needed.
 State: all durable subscriptions (bounded).
 Not here: reading for them (channels.py), forgetting parts of the log (retention.py).
 
-A name belongs to an entity: nobody can touch another's.
+A name belongs to an entity: no other entity can use it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class NameState(msgspec.Struct, frozen=True, omit_defaults=True):
 
     filter: str
     before: int  # everything before this position is acknowledged …
-    also: list[Span] = []  # … and these spans [first, end) behind it
+    also: list[Span] = []  # … and these spans [first, end) after it
     language: str = "topic"
     where: str = ""
     used_ns: int = 0  # when it was last used
@@ -50,12 +50,12 @@ class Names:
         self.damaged = 0
 
     def clear(self) -> None:
-        """The vault is read anew."""
+        """The vault is read again."""
         self._names.clear()
         self._per_entity.clear()
 
     def load(self, key: str, value: bytes | None) -> None:
-        """What the vault has under a key."""
+        """A key and value of the vault."""
         entity, _, name = key.removeprefix(PREFIX).partition("/")
         try:
             self._set((entity, name), _decode(value or b""))
@@ -63,7 +63,7 @@ class Names:
             self.damaged += 1
 
     def reload(self, config: StoreConfig) -> None:
-        """New limits."""
+        """Apply new limits."""
         self._config = config
 
     def get(self, key: NameKey) -> NameState | None:
@@ -75,7 +75,7 @@ class Names:
         return sorted(self._names.items())
 
     def make_room(self, key: NameKey) -> None:
-        """ProtocolError if there may be no more of them."""
+        """ProtocolError if no more are allowed."""
         if key in self._names:
             return
         if len(self._names) >= self._config.names_max:
@@ -84,7 +84,7 @@ class Names:
             raise ProtocolError(Reason.NAMES_OVER_LIMIT, f"{key[0]} has {self._config.names_per_entity_max} names")
 
     def put(self, key: NameKey, state: NameState) -> Put:
-        """Make or change one."""
+        """Create or change one."""
         self._set(key, state)
         return Put(f"{PREFIX}{key[0]}/{key[1]}", _encode(state))
 
@@ -110,7 +110,7 @@ class Names:
         return min((state.before for state in self._names.values()), default=None)
 
     def idle(self, wall_ns: int) -> list[NameKey]:
-        """Those that nobody has used for too long."""
+        """Names that were not used for too long."""
         limit = wall_ns - self._config.name_idle_s * 1_000_000_000
         return [key for key, state in self._names.items() if state.used_ns < limit]
 
@@ -119,7 +119,7 @@ class Names:
 
 
 def acknowledged(state: NameState, before: int, also: Sequence[Span], used_ns: int) -> NameState:
-    """The state with more acknowledged; spans that touch are joined. ProtocolError where there are too many spans."""
+    """The state with more acknowledged; adjacent spans are joined. ProtocolError if there are too many spans."""
     spans = sorted(span for span in (*state.also, *also) if span[0] < span[1])
     before = max(state.before, before)
     joined: list[Span] = []

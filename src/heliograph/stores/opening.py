@@ -1,9 +1,9 @@
-"""Opening: what a store reads from its vault before it serves anybody.
+"""Opening: what a store reads from its vault before it serves requests.
 
-In:    word that the vault is open.
+In:    the news that the vault is open.
 Out:   the store's id, its names and its log; then one call.
-State: none but what is under way.
-Not here: the names (names.py), the log (tail.py), publishers, who are read when they come (intake.py).
+State: only what is in progress.
+Not here: the names (names.py), the log (tail.py), publishers, which are read when they attach (intake.py).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Opening:
         self._names = names
         self._batches = batches
         self._tail = tail
-        self._draw = draw  # what a new id is made of
+        self._draw = draw  # the random source of a new id
         self._opened = opened
 
     def begin(self, now: Instant) -> None:
@@ -91,5 +91,5 @@ class Opening:
         self._opened(id, now)
 
     def _unread(self, reason: Reason, now: Instant) -> None:
-        """Something could not be read: if the vault is lost we are told so, else we try once more."""
+        """Something could not be read: if the vault is lost, we will be told; otherwise try again."""
         self._timers.set("open", now + AGAIN_NS, self.begin)

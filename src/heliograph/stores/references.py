@@ -1,11 +1,11 @@
-"""References: runs of the log `main` that only say where their publications are, in the log of a batch's part.
+"""References: runs of the log `main` that only name the place of their publications, in the log of a batch's part.
 
 In:    a log's name and a position in it; runs of that log.
 Out:   the data of a reference; the same runs at their positions in `main`.
 State: none.
 Not here: when batches are committed (batches.py), reading logs (channels.py).
 
-A frame never has a length of 0, so four zero bytes tell a reference from frames.
+A frame never has a length of 0, so four zero bytes distinguish a reference from frames.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class PartReference(msgspec.Struct, frozen=True):
     """Where the publications of a run are."""
 
     log: str
-    start: int  # the position there of the first
+    start: int  # the position of the first one there
 
 
 _encode = msgspec.json.Encoder().encode
@@ -32,12 +32,12 @@ _decode = msgspec.json.Decoder(PartReference).decode
 
 
 def refer(log: str, start: int) -> bytes:
-    """The data of a run that stands for publications of another log."""
+    """The data of a run that refers to publications of another log."""
     return MAGIC + _encode(PartReference(log, start))
 
 
 def reference_of(run: Run | Damage) -> PartReference | None:
-    """Where the publications of a run are; None if they are in it."""
+    """Where the publications of a run are; None if the run contains them."""
     if isinstance(run, Damage) or not run.data.startswith(MAGIC):
         return None
     try:
@@ -47,7 +47,7 @@ def reference_of(run: Run | Damage) -> PartReference | None:
 
 
 def resolved(run: Run, found: Sequence[Run | Damage]) -> list[Run | Damage]:
-    """What was found for a reference, at its positions in `main`, and a reference to what is still to be read."""
+    """What was read for a reference, at its positions in `main`, and a reference to the part not read yet."""
     reference = reference_of(run)
     assert reference is not None
     shift = run.position - reference.start

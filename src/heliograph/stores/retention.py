@@ -1,12 +1,12 @@
-"""Retention: what is old enough, or too much, is forgotten, a slice at a time.
+"""Retention: forgets publications that are too old or too many, a slice at a time.
 
-In:    the settings, time, what durable subscriptions have acknowledged and which of them are being read.
-Out:   reads of the oldest runs, trims; names that nobody uses are dropped, and silent publishers forgotten.
-State: what is under way.
+In:    the settings, time, how far durable subscriptions have acknowledged and which of them are being read.
+Out:   reads of the oldest runs, trims; unused names are dropped, and silent publishers forgotten.
+State: what is in progress.
 Not here: what a trim does (vault.py), durable names (names.py).
 
-A durable subscription holds back what it has not acknowledged, whatever the other limits say, until it was not used for
-``name_idle_s``. One that is being read is in use, also when nothing comes for it.
+A durable subscription holds back what it has not acknowledged, whatever the other limits are, until it has not been
+used for ``name_idle_s``. One that is being read is in use, even if nothing arrives for it.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from heliograph.wire.stores import MAIN
 
 NS_PER_S = 1_000_000_000
 EVERY_NS = 2 * NS_PER_S
-SLICE_NS = NS_PER_S // 50  # between two slices of work that is left
+SLICE_NS = NS_PER_S // 50  # between two slices of remaining work
 PUBLISHERS_EVERY_NS = 600 * NS_PER_S
 SLICE_BYTES = 1 << 20
 
 
 class Retention:
-    """Forgets."""
+    """Trims the log."""
 
     def __init__(
         self,
@@ -50,8 +50,8 @@ class Retention:
         self._timers = timers
         self._tail = tail
         self._names = names
-        self._is_open = is_open  # a name is being read
-        self._forget_publisher = forget_publisher  # False if something of it is under way
+        self._is_open = is_open  # True if a name is being read
+        self._forget_publisher = forget_publisher  # False if something of it is being committed
         self._wall = wall
         self.trimmed = 0  # positions
 
@@ -61,7 +61,7 @@ class Retention:
         self._timers.set("publishers", now + PUBLISHERS_EVERY_NS, lambda at: self._sweep(None, at))
 
     def reload(self, config: StoreConfig) -> None:
-        """New limits."""
+        """Apply new limits."""
         self._config = config
 
     def _look(self, now: Instant) -> None:
@@ -82,7 +82,7 @@ class Retention:
         return over or config.retain_s > 0 or (not config.retain_acknowledged and held is not None)
 
     def _oldest(self, found: RunsRead, now: Instant) -> None:
-        """Of the oldest runs, those may go that are beyond a limit and that no name holds back."""
+        """Trim those of the oldest runs that are beyond a limit and that no name holds back."""
         config, held = self._config, self._names.held
         old_ns = None if not config.retain_s else self._wall(now) - config.retain_s * NS_PER_S
         over = 0 if not config.retain_bytes else found.log.bytes - config.retain_bytes
@@ -136,4 +136,4 @@ class Retention:
         self._vault.read(ReadKeys(ORIGINS, after), answered, self._failed)
 
     def _failed(self, reason: Reason, now: Instant) -> None:
-        """It is tried again with the next look."""
+        """The next round tries again."""

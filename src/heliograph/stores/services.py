@@ -1,4 +1,4 @@
-"""The services of stores, as a node knows them: the store itself, and `stores`, which every broker has.
+"""The services of stores in a node: the store itself, and `stores`, which every broker has.
 
 In:    their settings.
 Out:   STORE_SERVICE and STORES_SERVICE, for the list of node.py.
@@ -17,13 +17,13 @@ PLACE = "heliograph-stores"
 
 
 class StoreService(Service[StoreConfig]):
-    """A store beside its broker."""
+    """A store attached to a broker."""
 
     name = STORE
     config = StoreConfig
 
     def is_wanted(self, config: StoreConfig) -> bool:
-        """As its switch says."""
+        """True if it is enabled."""
         return config.enabled
 
     def build(self, config: StoreConfig, around: Surroundings) -> Machine:
@@ -33,7 +33,7 @@ class StoreService(Service[StoreConfig]):
         return Store(config, seed=around.seed, incarnation=around.incarnation)
 
     def vault(self, config: StoreConfig) -> Vault:
-        """Named after the store."""
+        """A vault named after the store."""
         return Vault(name=config.name, place=config.place or PLACE, bytes_max=config.bytes_max or None)
 
     def reload(self, config: StoreConfig) -> object:
@@ -43,7 +43,7 @@ class StoreService(Service[StoreConfig]):
         return ReloadStore(config)
 
     def farewell(self) -> object:
-        """Publishers and readers look for another."""
+        """Publishers and readers should look for another store."""
         from heliograph.stores.store import WithdrawStore
 
         return WithdrawStore()
@@ -56,7 +56,7 @@ class StoreService(Service[StoreConfig]):
 
 
 class StoresService(Service[NoSettings]):
-    """Every broker has it, and it sleeps until somebody asks."""
+    """Every broker has it; it is idle until the first request."""
 
     name = "stores"
     config = NoSettings

@@ -1,9 +1,9 @@
-"""Serving: what clients ask of a store, as their brokers pass it on.
+"""Serving: the requests of clients to a store, as their brokers pass them on.
 
-In:    Asked bodies: who asks, and what.
-Out:   answers; openings, acknowledgements and drops for the rooms that know how.
+In:    Asked bodies: a request with the requester's identity.
+Out:   answers; openings, acknowledgements and drops for the other parts of the store.
 State: none of its own.
-Not here: the rooms (intake.py, channels.py, names.py, batches.py), who may hear what (the reader's broker).
+Not here: those parts (intake.py, channels.py, names.py, batches.py), access rights (the reader's broker).
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ class Serving:
         self.refused: dict[str, int] = {}
 
     def use(self, store: int) -> None:
-        """The id of the store."""
+        """Set the id of the store."""
         self._store = store
 
     def receive(self, payload: bytes, now: Instant) -> None:
-        """A request. What is wrong with it is the asker's fault, and is said."""
+        """A request. Errors in it are reported to the requester."""
         try:
             asked = wire.decode(Asked, payload)
         except ProtocolError as error:
@@ -129,7 +129,7 @@ class Serving:
         self._begin(asked, request, inbox, request.position, now)
 
     def _find_time(self, asked: Asked, request: wire.OpenChannel, inbox: bytes) -> None:
-        """Where the log reached a time."""
+        """Find the position at which the log reached a time."""
         assert request.since_us is not None
         since_ns = max(-(1 << 61), min(request.since_us * 1_000, 1 << 61))
 

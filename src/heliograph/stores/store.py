@@ -2,7 +2,7 @@
 
 In:    publications of its patterns, requests of clients, answers of its vault.
 Out:   acknowledgements, answers and readings as STORED frames; advertisements; commits and reads.
-State: what its parts have; the id that the vault was given when it was made.
+State: held by its parts; the id that the vault was given when it was created.
 Not here: the parts: intake (publications in), channels (readings out), names (durable subscriptions), retention,
           serving (requests).
 """
@@ -47,7 +47,7 @@ class ReloadStore:
 
 @dataclass(frozen=True, slots=True)
 class WithdrawStore:
-    """The store goes away: nobody shall use it any more."""
+    """The store is stopping: clients should use it no more."""
 
 
 class Store:
@@ -60,11 +60,11 @@ class Store:
         self._timers = Timers()
         self._session: BrokerSession | None = None
         self._welcome: bodies.Welcome | None = None
-        self._ahead_ns = 0  # of the wall clock before our own
+        self._ahead_ns = 0  # the wall clock's lead over our own clock
         self._now: Instant = 0
         self.id = 0
         self._address = ""  # of our broker
-        self._is_served = False  # our patterns are subscribed to
+        self._is_served = False  # we have subscribed to our patterns
         self._known = KnownStores()
         self._vault = VaultCalls(self._outbox)
         self._tail = Tail()
@@ -116,7 +116,7 @@ class Store:
     # -- the broker -----------------------------------------------------------------------------------------------
 
     def attach(self, link: LinkId, peer: Peer, now: Instant) -> None:
-        """The broker is there."""
+        """The broker is attached."""
         self._session = BrokerSession(link, self._outbox, self._secret, take=self._intake.take, welcome=self._welcomed)
         self._session.hello(STORE)
         self._session.subscribe(wire.WANTED, self._wanted)
@@ -124,12 +124,12 @@ class Store:
         self._serve(now)
 
     def detach(self, link: LinkId, reason: Reason, now: Instant) -> None:
-        """The broker is gone: so are we, soon."""
+        """The broker is detached; the store will stop soon too."""
         self._session = None
         self._is_served = False
 
     def receive(self, link: LinkId, data: bytes, now: Instant) -> None:
-        """What the broker says."""
+        """Bytes from the broker."""
         self._now = now
         if self._session is not None:
             self._session.receive(data, now)
@@ -137,7 +137,7 @@ class Store:
                 self._outbox.hang_up(link, self._session.fault)
 
     def press(self, link: LinkId, pressed: bool, now: Instant) -> None:
-        """What is under way is bounded by credit and by windows."""
+        """Ignored: what is in transit is bounded by credit and by windows."""
 
     def _welcomed(self, welcome: bodies.Welcome, now: Instant) -> None:
         self._welcome = welcome
@@ -148,7 +148,7 @@ class Store:
             self._session.send_frame(frame)
 
     def _serve(self, now: Instant) -> None:
-        """Begin to take publications and requests, once vault and broker are there."""
+        """Begin to accept publications and requests, once vault and broker are available."""
         if self._is_served or not self.id or self._session is None or self._welcome is None:
             return
         self._is_served = True
@@ -174,7 +174,7 @@ class Store:
         self._timers.set("advertise", now + self._config.advertise_ms * NS_PER_MS, self._advertise)
 
     def _told_usage(self, usage: Any, now: Instant) -> None:
-        """Where our broker is dialled, for readers of much; told with the next advertisement."""
+        """The address of our broker, for readers of large amounts; sent with the next advertisement."""
         addresses = usage.get("addresses") if isinstance(usage, dict) else None
         if addresses and addresses[0] != self._address:
             self._address = addresses[0]
@@ -198,7 +198,7 @@ class Store:
         self._session.publish(wire.ADVERTISEMENT, wire.encode(own))
 
     def _heard(self, publication: Publication, now: Instant) -> None:
-        """Another store: some of our topics may be better served there."""
+        """Another store advertised: it may serve some of our topics better."""
         try:
             self._known.hear(wire.decode(StoreAdvertisement, publication.payload), now)
         except ProtocolError:
@@ -206,7 +206,7 @@ class Store:
         self._intake.forget_plain()
 
     def _keeps_plain(self, topic: bytes, now: Instant) -> bool:
-        """True if a publication that names no store is ours to keep: one store does, the one that publishers choose."""
+        """True if we keep a publication that names no store: only one store does, the one that publishers choose."""
         if self._config.keep != "all":
             return False
         name = topic.decode(errors="replace")
@@ -258,15 +258,15 @@ class Store:
     # -- the rest of the contract ---------------------------------------------------------------------------------
 
     def receive_datagram(self, socket: SocketName, source: Address, data: bytes, now: Instant) -> None:
-        """It has no sockets."""
+        """Ignored: it has no sockets."""
 
     def done(self, ticket: Ticket, result: Any, now: Instant) -> None:
-        """The vault answers."""
+        """The vault answered."""
         self._now = now
         self._vault.done(ticket, result, now)
 
     def failed(self, ticket: Ticket, reason: Reason, now: Instant) -> None:
-        """The vault could not."""
+        """The vault failed."""
         self._now = now
         self._vault.failed(ticket, reason, now)
 
@@ -289,7 +289,7 @@ class Store:
             raise UsageError(f"a store does not know the command {command!r}")
 
     def clock(self, wall_ns: int, now: Instant) -> None:
-        """What the wall clock says."""
+        """A reading of the wall clock."""
         self._ahead_ns = wall_ns - now
 
     def wake(self, now: Instant) -> None:
@@ -298,7 +298,7 @@ class Store:
         self._timers.run(now)
 
     def take(self) -> Effects:
-        """What is wanted since the last take."""
+        """The effects since the last take."""
         self._intake.flush(self._now)
         self._channels.flush(self._now)
         return self._outbox.empty(self._timers.next())
@@ -319,7 +319,7 @@ class Store:
         }
 
     def _counts(self) -> dict[str, int]:
-        """How the store stands, and what it did since it started."""
+        """The state of the store, and what it has done since it started."""
         log, counts = self._tail.log, self._intake.counts
         return {
             "first": log.first,

@@ -2,7 +2,7 @@
 
 In:    runs as they become durable.
 Out:   runs from a position on.
-State: a bounded number of bytes of runs, and where the log begins and ends.
+State: a bounded number of bytes of runs, and the beginning and end of the log.
 Not here: older runs (the vault has them).
 """
 
@@ -26,13 +26,13 @@ class Tail:
         self.log = Log(MAIN)
 
     def open(self, log: Log) -> None:
-        """What the vault says of the log."""
+        """The vault's description of the log."""
         self.log = log
         self._runs.clear()
         self._size = 0
 
     def look(self, log: Log) -> None:
-        """The vault says something newer about where the log begins."""
+        """A newer position from the vault for the log's beginning."""
         if log.next >= self.log.next:
             self.log = log
 
@@ -63,7 +63,7 @@ class Tail:
         del self._runs[:dropped]
 
     def read(self, start: int, bytes_max: int) -> list[Run] | None:
-        """Runs from the one that holds ``start``; None if that is not in here."""
+        """Runs starting with the one that contains ``start``; None if that is not in memory."""
         runs = self._runs
         if not runs or start < runs[0].position or start >= self.log.next:
             return None

@@ -1,8 +1,8 @@
-"""Calls to the vault: each commit and read with what is to happen when it is answered.
+"""Calls to the vault: each commit and read, with the functions to call when it is answered.
 
 In:    changes and queries with two functions; answers by ticket.
 Out:   commits and reads in the outbox; the functions called, once each.
-State: what is under way.
+State: calls in progress.
 Not here: what is stored (the other files here), the vault (vault.py).
 """
 
@@ -20,7 +20,7 @@ Unanswered = Callable[[Reason, Instant], None]
 
 
 class VaultCalls:
-    """What a store has asked of its vault."""
+    """The outstanding calls of a store to its vault."""
 
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
@@ -35,9 +35,9 @@ class VaultCalls:
         self._open[self._outbox.read(query)] = (answered, unanswered)
 
     def done(self, ticket: Ticket, result: Any, now: Instant) -> None:
-        """It worked."""
+        """A call succeeded."""
         self._open.pop(ticket)[0](result, now)
 
     def failed(self, ticket: Ticket, reason: Reason, now: Instant) -> None:
-        """It did not."""
+        """A call failed."""
         self._open.pop(ticket)[1](reason, now)

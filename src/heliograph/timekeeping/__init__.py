@@ -1,1 +1,1 @@
-"""Network time: one clock that all nodes read, each with a stated error."""
+"""Network time: one clock for all nodes, each of which knows it with a stated error."""

@@ -2,14 +2,14 @@
 
 In:    the wall clock, what neighbours tell, samples of NTP servers.
 Out:   network time with its error; the answer to peers that ask.
-State: the present reference and its samples, since when it is silent, references that were lost.
+State: the current reference and its samples, since when it is silent, references that were lost.
 Not here: samples (clock.py), when to exchange and in which frames (broker/timing.py).
 
-The reference is UTC if any broker in reach hears an NTP server; else the wall clock of the broker with the lowest id in
-reach. There is no vote: every node prefers the lowest reference that it knows, and passes its time on. A time travels
-with its age, which only grows on the way, so a reference that is gone is noticed: its time gets no younger, though it
-may circulate for a while. Then each broker goes on with the time it had, and the lowest id wins again. A broker that
-has just started listens for a while first, so that it does not tell a time that will not last.
+The reference is UTC if any broker in reach hears an NTP server; otherwise it is the wall clock of the broker with the
+lowest id in reach. There is no vote: every node prefers the lowest reference that it knows, and passes its time on. A
+time travels with its age, which only grows on the way, so the loss of a reference is noticed: its time gets no younger,
+though it may circulate for a while. Then each broker continues with the time it had, and the lowest id wins again. A
+broker that has just started listens for a while first, so that it does not tell a time that will not last.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from heliograph.timekeeping.clock import (
 
 SETTLE_BEATS = 4  # how long a new broker listens before its own clock may be the reference
 LOST_BEATS = 8  # a reference of which nothing new was heard for this many beats is lost
-LOST_MAX = 64  # remembered, so that old times of them are not believed
-STEP_NS = 128_000_000  # a wall clock that is further off is followed at once, in a new era; NTP does the same
+LOST_MAX = 64  # remembered, so that their old times are ignored
+STEP_NS = 128_000_000  # if a wall clock differs by more, it is followed at once, in a new era, as in NTP
 CHASE_NS = 10_000_000_000  # a smaller difference is slewed away over this time, or as fast as is allowed
 SERVER_NS_MAX = 900_000_000_000  # a broker that hears no NTP server for this long no longer offers UTC
 LONG_AGO: Instant = -(1 << 62)
@@ -49,14 +49,14 @@ class Keeper(Clock):
     def __init__(self, broker: int, era: int, beat_ns: int) -> None:
         super().__init__()
         self._me = broker
-        self._era = era  # unlike those of earlier incarnations of this broker
+        self._era = era  # differs from those of earlier incarnations of this broker
         self._beat_ns = beat_ns
         self._started: Instant | None = None
         self._wall_ahead = 0  # wall time minus our own
-        self._birth = LONG_AGO  # when the reference gave the newest time that we have of it, at the latest
-        self._alive_at = LONG_AGO  # when we learnt that
-        self._served_until = LONG_AGO  # an NTP server was heard: until then we offer UTC
-        self._lost: dict[int, Instant] = {}  # reference -> what is as old as this is not believed
+        self._birth = LONG_AGO  # when the reference gave the newest time that we have of it; never too late
+        self._alive_at = LONG_AGO  # when we learned that
+        self._served_until = LONG_AGO  # after hearing an NTP server, we offer UTC until then
+        self._lost: dict[int, Instant] = {}  # reference -> its times from this instant or earlier are ignored
 
     @property
     def is_reference(self) -> bool:
@@ -64,7 +64,7 @@ class Keeper(Clock):
         return self.reference is not None and self.reference.broker == self._me
 
     def wall(self, wall_ns: int, now: Instant) -> None:
-        """What our wall clock says."""
+        """The time of our wall clock."""
         self._wall_ahead = wall_ns - now
         if self._started is None:
             self._started = now
@@ -72,12 +72,12 @@ class Keeper(Clock):
             self._chase(now)
 
     def time_ns(self, now: Instant) -> int | None:
-        """Network time; while there is none, what the wall clock says."""
+        """Network time; while there is none, the wall clock's time."""
         shown = super().time_ns(now)
         return now + self._wall_ahead if shown is None and self._started is not None else shown
 
     def error_ns(self, now: Instant) -> int:
-        """How wrong it may be; a reference is right by definition."""
+        """How large the error may be; a reference has none by definition."""
         return 0 if self.is_reference else super().error_ns(now)
 
     # -- hearing ------------------------------------------------------------------------------------------------
@@ -88,7 +88,7 @@ class Keeper(Clock):
         if self._started is None or not told.is_sane or delay_ns < 0 or reference.broker == self._me:
             return False
         age_ns = told.age_ns + delay_ns
-        birth = now - age_ns - age_ns * DRIFT_PPM // PPM - 1  # never younger than it is, whichever node measured it
+        birth = now - age_ns - age_ns * DRIFT_PPM // PPM - 1  # never too young, whichever node measured it
         if birth <= self._lost.get(reference.broker, LONG_AGO):
             return False
         turned = reference != self.reference
@@ -107,7 +107,7 @@ class Keeper(Clock):
         if present is None:
             return True
         if reference.broker == present.broker:
-            return birth > self._birth  # another era of it: the later time counts
+            return birth > self._birth  # another era of it: the later time is used
         return reference.broker < present.broker
 
     def hear_server(self, sample: Sample, now: Instant) -> bool:
@@ -125,7 +125,7 @@ class Keeper(Clock):
     # -- choosing -----------------------------------------------------------------------------------------------
 
     def review(self, now: Instant) -> Instant | None:
-        """Has the reference fallen silent, or is it our turn? Returns when to look again."""
+        """Check whether the reference is silent, or our clock should become it. Returns when to check again."""
         started, reference = self._started, self.reference
         if started is None or self.is_reference:
             return None
@@ -142,14 +142,14 @@ class Keeper(Clock):
         return settled_at if now < settled_at else lost_at
 
     def _lose(self, reference: Reference) -> None:
-        """Nothing new comes of it: whatever is still told of it is old."""
+        """The reference gives no new time: whatever is still told about it is old."""
         if len(self._lost) >= LOST_MAX:
             del self._lost[next(iter(self._lost))]
         self._lost[reference.broker] = self._birth
-        self.reference = None  # its time is kept: the next reference goes on from there
+        self.reference = None  # its time is kept: the next reference continues from there
 
     def _claim(self, now: Instant) -> None:
-        """Our clock is the reference. It goes on where the last one ended, and then follows our wall clock."""
+        """Our clock becomes the reference. It continues where the last one ended, and then follows our wall clock."""
         time_ns = self.time_ns(now)
         assert time_ns is not None
         self._begin_era(time_ns, now)
@@ -161,7 +161,7 @@ class Keeper(Clock):
         self.add(Sample(now, time_ns, 0, STRATUM_LOCAL))
 
     def _chase(self, now: Instant) -> None:
-        """Follow the wall clock: a step begins an era, a small difference is slewed away so that bounds stay true."""
+        """Follow the wall clock: a step begins an era; a small difference is slewed away, so that error bounds hold."""
         shown = self.time_ns(now)
         assert shown is not None
         behind = now + self._wall_ahead - shown
@@ -176,7 +176,7 @@ class Keeper(Clock):
         self.add(Sample(now, shown, 0, STRATUM_LOCAL))
 
     def report(self, now: Instant) -> dict[str, Any]:
-        """What is known, and how wrong our own wall clock is."""
+        """What is known, and the error of our own wall clock."""
         time_ns = self.time_ns(now)
         return super().report(now) | {
             "ahead_of_wall_ns": None if time_ns is None else time_ns - now - self._wall_ahead,
@@ -185,7 +185,7 @@ class Keeper(Clock):
     # -- telling ------------------------------------------------------------------------------------------------
 
     def tell(self, now: Instant) -> Told | None:
-        """The answer to a peer that asks now; None while we know nothing that lasts."""
+        """The answer to a peer that asks now; None while our time may not last."""
         time_ns = Clock.time_ns(self, now)
         if self.reference is None or time_ns is None or not self.is_synchronised(now):
             return None

@@ -1,13 +1,13 @@
 """NTP servers: asking them, and checking their answers.
 
-In:    names of servers; datagrams that came; time.
+In:    names of servers; received datagrams; time.
 Out:   datagrams to send; samples of UTC.
-State: per server the question under way and its last sample.
+State: per server the request under way and its last sample.
 Not here: which time is kept (keeper.py), the socket (machine.py, declared in node.py).
 
-Questions carry a random number where NTP has the asker's time: only a party that saw the question can answer, and our
-clock is not disclosed. A server is believed if its sample agrees with more than half of the servers heard lately; where
-there are three or more, none is believed alone.
+Requests carry a random number where NTP has the requester's time: only a party that saw the request can answer, and our
+clock is not disclosed. A server is trusted if its sample agrees with more than half of the servers heard recently; with
+three or more servers, none is trusted alone.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ PORT = 123
 PACKET = Struct("!BBbbII4sQQQQ")
 QUESTION = 0x23  # version 4, mode 3: client
 ANSWER_MODE = 4
-ALARM = 3  # the server says itself that its clock is wrong
+ALARM = 3  # the server itself reports that its clock is wrong
 STRATUM_SERVER_MAX = 15
 SINCE_1900_S = 2_208_988_800  # from 1900, where NTP begins, to 1970
 SECOND = 1_000_000_000
-DELAY_NS_MAX = 5 * SECOND  # later answers say nothing
-BURST = 4  # questions in quick succession at first, and after silence
+DELAY_NS_MAX = 5 * SECOND  # later answers are ignored
+BURST = 4  # requests in quick succession at first, and after silence
 BURST_NS = 2 * SECOND
-RATE_CODES = (b"RATE",)  # "ask less often"; every other code of a server that gives no time means: do not ask
+RATE_CODES = (b"RATE",)  # "ask less often"; every other code of a server that gives no time means "do not ask"
 SLOWER_MAX = 8
-SERVERS_VOTE = 3  # from this many on, one alone is not believed: the first to be asked could lie
+SERVERS_VOTE = 3  # from this many on, none is trusted alone: the first to be asked could lie
 
 
 class Server:
@@ -61,7 +61,7 @@ class Servers:
         self._asked = 0
 
     def ask(self, now: Instant) -> Instant | None:
-        """Ask every server; returns when to ask again, or None if that makes no sense."""
+        """Ask every server. Returns when to ask again, or None if there is no server left to ask."""
         willing = [server for server in self._servers if not server.denied]
         for server in willing:
             if self._asked < BURST or self._asked % server.slower == 0:
@@ -75,14 +75,14 @@ class Servers:
         return now + (BURST_NS if self._asked < BURST else int(self._poll_ns * (0.9 + 0.2 * self._random.random())))
 
     def receive(self, data: bytes, now: Instant) -> Sample | None:
-        """A sample that can be believed; None for everything else that may come to a socket."""
+        """A sample that can be trusted; None for everything else that may arrive at a socket."""
         if len(data) < PACKET.size:
             return None
         flags, stratum, _, _, root_delay, root_dispersion, word, _, nonce, came, left = PACKET.unpack_from(data)
         server = next((one for one in self._servers if one.nonce == nonce and nonce is not None), None)
         if server is None or flags & 7 != ANSWER_MODE:
             return None
-        server.nonce = None  # one answer per question
+        server.nonce = None  # one answer per request
         if stratum == 0:
             self._refused(server, word)
             return None
@@ -103,7 +103,7 @@ class Servers:
             server.denied = True
 
     def _is_agreed(self, sample: Sample, now: Instant) -> bool:
-        """True if more than half of the servers heard lately could be right together with this one; of three, two."""
+        """True if this sample agrees with those of more than half of the servers heard recently; of three, two."""
         known = [
             server.sample
             for server in self._servers
@@ -119,7 +119,7 @@ def _overlap(one: Sample, other: Sample, now: Instant) -> bool:
 
 
 def unix_ns(stamp: int) -> int:
-    """An NTP time stamp as nanoseconds since 1970. One that reads as before 1970 is after 2036, when NTP's count
+    """An NTP time stamp as nanoseconds since 1970. One that seems to be before 1970 is after 2036, when NTP's count
     wraps."""
     seconds, part = stamp >> 32, stamp & 0xFFFF_FFFF
     since_1970 = seconds - SINCE_1900_S if seconds >= SINCE_1900_S else seconds + (1 << 32) - SINCE_1900_S

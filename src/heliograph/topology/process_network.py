@@ -43,7 +43,7 @@ class NetworkTopology:
     links: tuple[tuple[str, str], ...] = ()
 
     def problems(self) -> Iterator[str]:
-        """Everything wrong with it."""
+        """All problems with it."""
         if not 0 < len(self.brokers) <= BROKERS_MAX:
             yield f"brokers: there are {len(self.brokers)}; must be 1 to {BROKERS_MAX}"
         yield from self._broker_problems()
@@ -97,7 +97,7 @@ class NetworkTopology:
 
     @property
     def neighbours(self) -> dict[str, list[str]]:
-        """The brokers that each broker is linked to."""
+        """The neighbours of each broker."""
         found: dict[str, list[str]] = {broker.name: [] for broker in self.brokers}
         for one, other in self.links:
             found[one].append(other)
@@ -105,7 +105,7 @@ class NetworkTopology:
         return found
 
     def parts(self, without: Iterable[str] = (), cluster: str | None = None) -> list[list[str]]:
-        """The connected parts of the graph, or of one cluster taken alone."""
+        """The connected parts of the graph, or of one cluster by itself."""
         gone = set(without)
         left = [broker.name for broker in self.brokers if broker.name not in gone and cluster in (None, broker.cluster)]
         inside = set(left)
@@ -126,7 +126,7 @@ class NetworkTopology:
         return found
 
     def with_slots(self) -> NetworkTopology:
-        """A copy in which every broker has a slot: the lowest that is free in its cluster."""
+        """A copy in which every broker has a slot: the lowest free one in its cluster."""
         taken = {(broker.cluster, broker.slot) for broker in self.brokers if broker.slot is not None}
         brokers = []
         for broker in self.brokers:
@@ -151,7 +151,7 @@ class NetworkTopology:
         return _checked(replace(self, brokers=tuple(brokers)))
 
     def with_stores(self, count: int) -> NetworkTopology:
-        """A copy with so many brokers more, each with a store and linked to two others where there are two."""
+        """A copy with this many additional brokers, each with a store and linked to two others if there are two."""
         brokers, links = list(self.brokers), list(self.links)
         for number in range(count):
             name = f"store-{number + 1}"

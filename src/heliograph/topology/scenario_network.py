@@ -31,7 +31,7 @@ SHAPES = {
 BROKERS_MAX = 10_000
 CLIENTS_MAX = 20_000
 DURATION_S_MAX = 86_400
-DRAWS_MAX = 100  # for one chord, before the graph counts as full
+DRAWS_MAX = 100  # attempts to draw one chord, before the graph counts as full
 
 Range = tuple[float, float]
 Pair = tuple[str, str]
@@ -40,12 +40,12 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerPlan:
-    """A broker; everything has a default."""
+    """A broker; all fields have defaults."""
 
     auth: str = "none"  # "none" or "certificate"
-    network: str = ""  # the network's name: brokers of different ones do not link
+    network: str = ""  # the network's name; brokers of different networks do not link
     cluster: str = "main"
-    slot: int | None = None  # None: one is taken and settled with the others
+    slot: int | None = None  # None: the broker chooses one and settles it with the others
     limits: LimitsConfig = field(default_factory=LimitsConfig)
     access: AccessConfig = field(default_factory=AccessConfig)
     load: LoadConfig = field(default_factory=LoadConfig)
@@ -54,17 +54,17 @@ class BrokerPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientPlan:
-    """A group of equal clients, called NAME-1, NAME-2 …; or just NAME if there is one."""
+    """A group of identical clients, called NAME-1, NAME-2 …; or just NAME if there is one."""
 
-    broker: str  # a broker, or a pattern such as "b*": the clients of the group take those that fit in turn
+    broker: str  # a broker, or a pattern such as "b*": the group's clients use the matching brokers in turn
     count: int = 1
-    entity: str = ""  # what its certificate says; {n} is the client's number
+    entity: str = ""  # the entity in its certificate; {n} is the client's number
     roles: tuple[str, ...] = (Role.CLIENT.value,)
-    hold: bool = False  # ready to wait for slow consumers
+    hold: bool = False  # accepts being held back by slow consumers
     keep_alive_ms: int = 2_000
     join_s: Range = (0.0, 0.0)  # when each appears: drawn from this range
     stay_s: Range | None = None  # how long it stays; None: to the end
-    away_s: Range | None = None  # how long it stays away before it comes back, as a new session; None: for good
+    away_s: Range | None = None  # how long it is away before it returns with a new session; None: for good
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ class TimePlan:
     """An NTP server, and the brokers that ask it."""
 
     brokers: str = "*"
-    wrong_ms: float = 0.0  # a server that lies
+    wrong_ms: float = 0.0  # the error of a server that lies
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,9 +81,9 @@ class Shape:
 
     shape: str
     brokers: int
-    clusters: int = 1  # of equal size, as far as that goes
-    bridges: int = 1  # links between a cluster and the next, in the shape "clusters"
-    chords: int = 0  # so many more links, each between brokers of one cluster, drawn from the seed
+    clusters: int = 1  # of equal size, as far as possible
+    bridges: int = 1  # links between neighbouring clusters, in the shape "clusters"
+    chords: int = 0  # additional links within clusters, drawn from the seed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +102,7 @@ class ScenarioTopology:
     forget_ms: int = 60_000
 
     def problems(self) -> list[str]:
-        """Everything wrong with it."""
+        """All problems with it."""
         if self.generate is not None:
             found = _shape_problems(self.generate)
             if found:
@@ -117,7 +117,7 @@ def client_names(group: str, plan: ClientPlan) -> list[str]:
 
 
 def home(topology: ScenarioTopology, plan: ClientPlan, number: int) -> str:
-    """The broker of a group's client with this number, from 1 on."""
+    """The broker of the client with this number in its group, from 1."""
     if plan.broker in topology.brokers:
         return plan.broker
     fitting = [name for name in topology.brokers if fnmatchcase(name, plan.broker)]
@@ -125,7 +125,7 @@ def home(topology: ScenarioTopology, plan: ClientPlan, number: int) -> str:
 
 
 def filled(pattern: str, n: int, k: int) -> str:
-    """A topic, filter or entity with its numbers in place."""
+    """A topic, filter or entity with its numbers filled in."""
     return pattern.replace("{n}", str(n)).replace("{k}", str(k))
 
 
@@ -175,7 +175,7 @@ def _in_turn(things: list[_T]) -> list[tuple[_T, _T]]:
 
 
 def _add(links: dict[Pair, None], ones: list[str], others: list[str], random: Random) -> None:
-    """Add a link between the two groups, unless nearly all pairs are linked already."""
+    """Add a link between the two groups, unless nearly all pairs are already linked."""
     for _ in range(DRAWS_MAX):
         one, other = random.choice(ones), random.choice(others)
         if one != other and (one, other) not in links and (other, one) not in links:
@@ -210,7 +210,7 @@ def _broker_problems(topology: ScenarioTopology) -> list[str]:
         for section in ("limits", "access", "load"):
             found += map(str, getattr(broker, section).problems(f"{path}.{section}"))
         network = NetworkConfig(name=broker.network, cluster=broker.cluster, slot=broker.slot)
-        for problem in network.problems(path):  # what brokers call the name of their network is "network" here
+        for problem in network.problems(path):  # for brokers, the key of this name is "name"; here it is "network"
             key = f"{path}.network" if problem.key == f"{path}.name" else problem.key
             found.append(key + problem.said)
     times = NetworkConfig(
@@ -284,7 +284,7 @@ def _client_problems(topology: ScenarioTopology) -> list[str]:
 
 
 def range_problems(given: Range | None, path: str, above: float = 0.0) -> list[str]:
-    """What is wrong with a range of seconds."""
+    """The problems of a range of seconds."""
     if given is None or above <= given[0] <= given[1] <= DURATION_S_MAX:
         return []
     return [f"{path} = {list(given)}: must be [from, to] in seconds, from {above:g} on"]

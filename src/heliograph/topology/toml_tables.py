@@ -1,7 +1,7 @@
-"""Reading tables: from what tomllib found to typed, frozen values, with every problem in one go.
+"""Reads TOML tables into typed, frozen values, and reports all problems at once.
 
-In:    plain values of a TOML document, any content; the dataclass that says what is wanted.
-Out:   an instance of it, as far as it can be read, or None; problems in words, each with the path that the user typed.
+In:    plain values of a TOML document, any content; the dataclass to read.
+Out:   an instance of it, as far as it can be read, or None; problems as texts, each with the path that the user typed.
 State: none.
 Not here: which keys a scenario has (scenario_network.py), whether values make sense together (their ``problems``).
 """
@@ -15,14 +15,14 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from heliograph.model.spelling import nearest
 
-NUMBER_MAX = 2**53  # beyond it a float no longer counts by ones, and every larger setting is a mistake
+NUMBER_MAX = 2**53  # above this a float cannot represent every integer, and any larger setting is a mistake
 SHOWN_MAX = 60
 _TYPE_NAMES = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
 _T = TypeVar("_T")
 
 
 class _Wrong:
-    """Stands for a value whose problem has been told."""
+    """Stands for a value whose problem has been reported."""
 
 
 _WRONG = _Wrong()
@@ -31,27 +31,27 @@ _WRONG = _Wrong()
 def read_table(kind: type[_T], table: Any, path: str, problems: list[str]) -> _T | None:
     """A table as an instance of this dataclass; None if too little of it can be read.
 
-    An unknown key is left out and a wrong value with a default is replaced by it, so that all the rest can be checked
-    in the same go. Only if there are no problems in the end, the instance is what the user meant.
+    An unknown key is left out, and a wrong value that has a default is replaced by it, so that everything else can be
+    checked at the same time. The instance is what the user meant only if there are no problems at the end.
     """
     value = _read_dataclass(kind, table, path, problems)
     return None if isinstance(value, _Wrong) else value
 
 
 def suggest(unknown: str, known: list[str]) -> str:
-    """What the user may have meant."""
+    """Suggestions for a name that the user may have meant."""
     near = nearest(unknown, known)
     return f"did you mean {near!r}?" if near else f"there is {', '.join(known)}"
 
 
 def others(found: Iterable[str], told: Sequence[str]) -> list[str]:
-    """Problems that do not speak of a value that could not be read: in its place they saw a default."""
+    """The problems that do not concern an unreadable value: in its place, checks saw a default."""
     paths = {problem.split()[0].rstrip(":") for problem in told}
     return [problem for problem in found if not paths & {word.rstrip(":;,") for word in problem.split()}]
 
 
 def shown(value: Any) -> str:
-    """A value in a problem: one line, bounded."""
+    """A value as shown in a problem: one line of limited length."""
     try:
         text = {True: "true", False: "false"}[value] if isinstance(value, bool) else repr(value)
     except (ValueError, RecursionError):
@@ -77,7 +77,7 @@ def _read_dataclass(kind: Any, table: Any, path: str, problems: list[str]) -> An
             value = _read(hints[field.name], given, where, problems)
             if value is not _WRONG:
                 values[field.name] = value
-            elif is_needed or isinstance(given, (Mapping, list)):  # what others refer to may be in there
+            elif is_needed or isinstance(given, (Mapping, list)):  # others may refer to its contents
                 is_whole = False
         elif is_needed:
             problems.append(f"{where} is missing")
@@ -127,7 +127,7 @@ def _read_named(hint: Any, value: Any, path: str, problems: list[str]) -> Any:
 
 def _read_scalar(hint: Any, value: Any, path: str, problems: list[str]) -> Any:
     fits = type(value) is hint or (hint is float and type(value) is int)
-    if fits and hint in (int, float) and not abs(value) <= NUMBER_MAX:  # also false for "not a number"
+    if fits and hint in (int, float) and not abs(value) <= NUMBER_MAX:  # also true for "not a number"
         problems.append(f"{path} = {shown(value)}: out of any sensible range")
         return _WRONG
     if not fits:

@@ -1,1 +1,1 @@
-"""Proof of identity and of origin: certificates, tokens, signatures, seals; pure, over bytes and text."""
+"""Proof of identity and of origin: certificates, tokens, signatures and seals, as pure functions of bytes and text."""

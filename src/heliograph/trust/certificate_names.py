@@ -1,4 +1,4 @@
-"""Names in certificates: how an entity id and its roles are written, and read back.
+"""Names in certificates: how an entity id and its roles are written and read.
 
 In:    an entity and its roles; or the URIs of a certificate's subject alternative name.
 Out:   the URIs; or the Identity that they prove.
@@ -17,13 +17,13 @@ ROLE_URI = "heliograph:role:"
 
 
 def uris_of(entity: str, roles: Iterable[Role]) -> list[str]:
-    """What a certificate says about an entity."""
+    """The URIs of an entity and its roles in a certificate."""
     return [ENTITY_URI + entity, *(ROLE_URI + role for role in dict.fromkeys(roles))]
 
 
 def identity_of(uris: Iterable[str]) -> Identity | None:
-    """The entity that these URIs name; None unless there is exactly one with at least one role. Other URIs do not
-    count."""
+    """The entity that these URIs name; None unless there is exactly one with at least one role. Other URIs are
+    ignored."""
     entities, roles = [], []
     for uri in uris:
         if uri.startswith(ENTITY_URI):

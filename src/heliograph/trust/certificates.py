@@ -1,13 +1,13 @@
-"""Certificates: a small authority of one's own, and the certificates with which entities prove themselves.
+"""Certificates: a small private authority, and the certificates with which entities prove themselves.
 
-In:    names, roles, hosts, and the time; PEM bytes of earlier certificates and keys; in a simulation, seeded chance.
-Out:   PEM bytes to be written down; Facts about a certificate.
+In:    names, roles, hosts, and the time; PEM bytes of earlier certificates and keys; in a simulation, seeded bytes.
+Out:   PEM bytes to write to files; Facts about a certificate.
 State: none.
 Not here: files and permissions (cli/ca.py), names inside certificates (certificate_names.py), TLS handshakes
           (live/tls.py).
 
-Keys are ECDSA P-256: one key per entity for identity, signatures and sealing. Certificates carry what OpenSSL,
-Python's ssl in its strict mode and the verifier of ``cryptography`` ask for.
+Keys are ECDSA P-256: one key per entity for identity, signatures and sealing. Certificates have the extensions that
+OpenSSL, Python's ssl in its strict mode and the verifier of ``cryptography`` require.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ AUTHORITY_DAYS = 3_650
 LEAF_DAYS = 90
 LEAF_DAYS_MAX = 3_650
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
-_SKEW = timedelta(minutes=5)  # a peer whose clock is a little behind accepts a new certificate too
-_COMMON_NAME_MAX = 64  # X.509's own limit; the whole entity id is in the URI
+_SKEW = timedelta(minutes=5)  # so that a peer whose clock is a little behind accepts a new certificate
+_COMMON_NAME_MAX = 64  # the limit of X.509; the whole entity id is in the URI
 _HOST = re.compile(
     r"(?:\*\.)?[A-Za-z0-9_](?:[A-Za-z0-9_-]*[A-Za-z0-9])?(?:\.[A-Za-z0-9_](?:[A-Za-z0-9_-]*[A-Za-z0-9])?)*\Z"
 )
 _HOST_LENGTH_MAX = 253
-_SERIAL_BYTES = 20  # X.509's own limit, less one bit
-_CHANCE_BYTES = 40  # reduced to P-256's order without a bias that matters
+_SERIAL_BYTES = 20  # the limit of X.509, less one bit
+_CHANCE_BYTES = 40  # reduced to P-256's order with negligible bias
 
 Draw = Callable[[int], bytes]
-"""That many random bytes."""
+"""Returns this many random bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a certificate says, for people."""
+    """The content of a certificate, for people."""
 
     subject: str
     issuer: str
@@ -68,9 +68,9 @@ class Facts:
 
 
 def make_authority(name: str, now: datetime, days: int = AUTHORITY_DAYS, draw: Draw | None = None) -> Pair:
-    """A new authority that signs itself. ``now`` knows its time zone.
+    """A new self-signed authority. ``now`` must have a time zone.
 
-    With ``draw`` keys and serial numbers come from it and equal draws make equal certificates: for simulations only.
+    With ``draw``, keys and serial numbers come from it, and equal draws make equal certificates: for simulations only.
     """
     if not entity_is_valid(name):
         raise UsageError(f"{name!r} is not a name for an authority: letters, digits and . _ @ - only")
@@ -95,7 +95,7 @@ def issue(
     days: int = LEAF_DAYS,
     draw: Draw | None = None,
 ) -> Pair:
-    """A certificate for an entity, signed by the authority, which it never outlives. ``draw``: see make_authority."""
+    """A certificate for an entity, signed by the authority; it never outlives the authority. ``draw``: as above."""
     if not entity_is_valid(entity):
         raise UsageError(f"{entity!r} is not an entity id: letters, digits and . _ @ - only, at most 128")
     if not roles:
@@ -121,7 +121,7 @@ def issue(
 
 
 def revoke(authority: Pair, certificates: Sequence[bytes], before: bytes, now: datetime) -> bytes:
-    """A revocation list, PEM: the certificates of the list before, and these, which the authority issued."""
+    """A revocation list, PEM: the entries of the previous list, and these certificates, which the authority issued."""
     signer, key = _open_authority(authority, now)
     serials = serials_of(before) if before else []
     for pem in certificates:
@@ -133,7 +133,7 @@ def revoke(authority: Pair, certificates: Sequence[bytes], before: bytes, now: d
 
 
 def facts_of(pem: bytes) -> Facts:
-    """What the first certificate of a PEM file says."""
+    """The content of the first certificate of a PEM file."""
     certificate = _load(pem)
     names = _names(certificate)
     uris = names.get_values_for_type(x509.UniformResourceIdentifier) if names else []
@@ -182,7 +182,7 @@ def _new_key(draw: Draw | None) -> ec.EllipticCurvePrivateKey:
 
 
 def _usage(*, certificates: bool) -> x509.KeyUsage:
-    """An authority signs certificates; an entity signs, and agrees on keys with parties that seal something for it."""
+    """An authority signs certificates; an entity signs statements, and agrees on keys with parties that seal for it."""
     return x509.KeyUsage(
         digital_signature=not certificates,
         key_agreement=not certificates,
@@ -240,7 +240,7 @@ def _host(host: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ip_address(host))
     except ValueError:
-        pass  # a name, then
+        pass  # it is a name
     if len(host) > _HOST_LENGTH_MAX or not _HOST.match(host):
         raise UsageError(f"{host!r} is neither a host name nor an IP address")
     return x509.DNSName(host)

@@ -5,9 +5,9 @@ Out:   Holder, the proven owner of a key; or ProtocolError with what is wrong.
 State: none; Authorities are constant.
 Not here: making certificates (certificates.py), remembering results (keyring.py), TLS handshakes (live/tls.py).
 
-A chain travels as, for each certificate, u16 length (little-endian) | DER: the holder's own first, then those in
-between, without the authority. Its hash is the SHA-256 of these bytes. Keys are P-256 throughout. Checking one takes
-about 0.2 ms: machines do it inline.
+A chain is encoded as, for each certificate, u16 length (little-endian) | DER: the holder's own first, then the
+intermediate ones, without the authority. Its hash is the SHA-256 of these bytes. All keys are P-256. Checking a chain
+takes about 0.2 ms: machines do it inline.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from heliograph.model.identity import Identity, Role
 from heliograph.trust.certificate_names import identity_of
 from heliograph.trust.revocation import Revocations
 
-CERTIFICATES_MAX = 4  # the holder's and three in between; `heliograph ca` makes chains of one
-CHAIN_BYTES_MAX = 8_192  # ours has about 700; every remembered holder may cost this much
+CERTIFICATES_MAX = 4  # the holder's and three intermediate ones; `heliograph ca` makes chains of one
+CHAIN_BYTES_MAX = 8_192  # ours have about 700; every remembered holder may cost this much
 
 _SECOND_NS = 1_000_000_000
 _LENGTH_BYTES = 2
-# What `cryptography` raises on certificates that only look like some.
+# What `cryptography` raises for malformed certificates.
 _UNREADABLE = (
-    Warning,  # where warnings are errors: a serial number of zero is one
+    Warning,  # if warnings are errors: a serial number of zero causes one
     ValueError,
     TypeError,
     OverflowError,
@@ -54,7 +54,7 @@ class Holder:
     chain_hash: bytes
     chain: bytes = field(repr=False, compare=False)
     public_key: ec.EllipticCurvePublicKey = field(repr=False, compare=False)
-    begins: int  # Unix seconds in which every certificate of the chain is valid, the authority's too
+    begins: int  # in Unix seconds: when every certificate of the chain, and the authority's, is valid
     ends: int
 
     def check_time(self, wall_ns: int) -> None:
@@ -62,13 +62,13 @@ class Holder:
         check_dates(self.begins, self.ends, wall_ns)
 
     def check_role(self, role: Role | None) -> None:
-        """ProtocolError(ROLE_MISSING) if the entity was not given this role; None asks for nothing."""
+        """ProtocolError(ROLE_MISSING) if the entity does not have this role; None requires no role."""
         if role is not None and not self.identity.has(role):
             raise ProtocolError(Reason.ROLE_MISSING, f"{self.identity.entity} is no {role}")
 
 
 class Authorities:
-    """The authorities whose certificates are accepted; without any, none is."""
+    """The authorities whose certificates are accepted; without authorities, no certificate is."""
 
     __slots__ = ("_revoked", "_store", "count")
 
@@ -81,16 +81,16 @@ class Authorities:
 
     @classmethod
     def from_pem(cls, pem: bytes, revoked: bytes = b"") -> Authorities:
-        """All certificates of a PEM file, such as authority.crt, without those that its revocation lists name.
+        """All certificates of a PEM file, such as authority.crt, with revocation lists.
 
-        UsageError if one of them is no authority's, or if a list was not signed by one of them.
+        UsageError if one of them is not an authority's, or if a list was not signed by one of them.
         """
         certificates = load_pem(pem)
         return cls(certificates, Revocations.from_pem(revoked, certificates) if revoked else None)
 
     @property
     def revoked(self) -> Revocations:
-        """The certificates that they took back."""
+        """The certificates that these authorities revoked."""
         return self._revoked
 
     def verify(self, chain: bytes, wall_ns: int) -> Holder:
@@ -127,21 +127,21 @@ class Authorities:
         return identity_of(uris), verified.chain
 
     def _why(self, certificates: Sequence[x509.Certificate], wall_ns: int) -> ProtocolError:
-        """Only a chain that was or will be good is called expired or not yet valid; any other is untrusted."""
+        """Only a chain that was or will be valid is called expired or not yet valid; any other is untrusted."""
         try:
             _, verified = self._verify(certificates, _dates(certificates)[0])
             check_dates(*_dates(verified), wall_ns)
         except ProtocolError as error:
             return error
         except VerificationError:
-            pass  # at no time
+            pass  # it is valid at no time
         except _UNREADABLE:
             return ProtocolError(Reason.CERTIFICATE_MALFORMED, "a certificate cannot be read")
         return ProtocolError(Reason.CERTIFICATE_UNTRUSTED, "not issued by an authority that is trusted here")
 
 
 def encode_chain(certificates: Sequence[x509.Certificate]) -> bytes:
-    """A chain as it travels; UsageError if it is too long to do so."""
+    """A chain as it is sent; UsageError if it is too long."""
     ders = [certificate.public_bytes(Encoding.DER) for certificate in certificates]
     chain = b"".join(len(der).to_bytes(_LENGTH_BYTES, "little") + der for der in ders)
     if not 1 <= len(ders) <= CERTIFICATES_MAX or len(chain) > CHAIN_BYTES_MAX:
@@ -155,7 +155,7 @@ def encode_chain(certificates: Sequence[x509.Certificate]) -> bytes:
 
 
 def decode_chain(chain: bytes) -> list[x509.Certificate]:
-    """The certificates of a chain, unverified; ProtocolError(CERTIFICATE_MALFORMED) if these bytes are none."""
+    """The certificates of a chain, unverified; ProtocolError(CERTIFICATE_MALFORMED) if it cannot be decoded."""
     if len(chain) > CHAIN_BYTES_MAX:
         raise ProtocolError(Reason.CERTIFICATE_MALFORMED, f"a chain has at most {CHAIN_BYTES_MAX} bytes")
     certificates: list[x509.Certificate] = []
@@ -169,13 +169,13 @@ def decode_chain(chain: bytes) -> list[x509.Certificate]:
             raise ProtocolError(Reason.CERTIFICATE_MALFORMED, "a certificate cannot be read") from None
     if position != len(chain) or not certificates:
         raise ProtocolError(Reason.CERTIFICATE_MALFORMED, f"not a chain of 1 to {CERTIFICATES_MAX} certificates")
-    if _has_repeats(certificates):  # else one holder could be learnt, and remembered, under several hashes
+    if _has_repeats(certificates):  # otherwise one holder could be learned and remembered under several hashes
         raise ProtocolError(Reason.CERTIFICATE_MALFORMED, "the chain contains a certificate twice")
     return certificates
 
 
 def chain_hash(chain: bytes) -> bytes:
-    """What names a chain where it is too long to be sent."""
+    """The hash that names a chain where the chain itself would be too long."""
     return sha256(chain).digest()
 
 
@@ -209,7 +209,7 @@ def _check_authority(certificate: x509.Certificate) -> None:
 
 
 def _checked_key(verified: Sequence[x509.Certificate]) -> ec.EllipticCurvePublicKey:
-    """The holder's key. The authority's own was checked when it was named."""
+    """The holder's key. The authority's key was checked when the authority was loaded."""
     if not all(_is_p256(certificate) for certificate in verified[:-1]):
         raise ProtocolError(Reason.CERTIFICATE_MALFORMED, "a key of the chain is not P-256")
     if not _may_sign_and_agree(verified[0]):
@@ -220,7 +220,8 @@ def _checked_key(verified: Sequence[x509.Certificate]) -> ec.EllipticCurvePublic
 
 
 def _has_repeats(certificates: Sequence[x509.Certificate]) -> bool:
-    """Compared without their signatures: anyone can turn an ECDSA signature into a second valid one."""
+    """True if a certificate occurs twice. Signatures are left out of the comparison: anyone can turn an ECDSA
+    signature into a second valid one."""
     return len({certificate.tbs_certificate_bytes for certificate in certificates}) < len(certificates)
 
 
@@ -233,7 +234,7 @@ def _is_p256(certificate: x509.Certificate) -> bool:
 
 
 def _may_sign_and_agree(certificate: x509.Certificate) -> bool:
-    """An entity has one key, for its signatures and for what is sealed to it."""
+    """True if the key may be used for signatures and for seals: an entity has one key for both."""
     try:
         usage = certificate.extensions.get_extension_for_class(x509.KeyUsage).value
     except (x509.ExtensionNotFound, *_UNREADABLE):
@@ -242,7 +243,7 @@ def _may_sign_and_agree(certificate: x509.Certificate) -> bool:
 
 
 def _dates(certificates: Sequence[x509.Certificate]) -> tuple[int, int]:
-    """When all of them are valid, in Unix seconds."""
+    """The period in which all of them are valid, in Unix seconds."""
     begins = max(int(certificate.not_valid_before_utc.timestamp()) for certificate in certificates)
     return begins, min(int(certificate.not_valid_after_utc.timestamp()) for certificate in certificates)
 

@@ -1,4 +1,4 @@
-"""Settings of trust: the files with which a node proves itself and checks others.
+"""Trust settings: the files with which a node proves itself and checks others.
 
 In:    values of the right type.
 Out:   frozen configs.
@@ -17,7 +17,7 @@ _PEM = "a path to a PEM file; relative to the settings file"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsConfig:
-    """The certificate of a node and the authority of others. What is in the files is reloaded; their names are not."""
+    """The certificate of a node and the authority of others. A reload reads the files again, but not their names."""
 
     certificate: str = setting(
         "", "the node's certificate, made by `heliograph ca issue`", allowed=_PEM, reloads=False, is_file=True

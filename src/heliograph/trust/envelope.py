@@ -1,14 +1,14 @@
 """Envelopes: a payload with its signature and the hash of its signer's certificate chain.
 
 In:    the parts; or bytes as received.
-Out:   one string of bytes; or Envelope, where anything else raises ProtocolError.
+Out:   one string of bytes; or an Envelope, with ProtocolError for anything else.
 State: none.
 Not here: what the payload means, making and checking the signature (keyring.py), the chain itself (chains.py).
 
     u8 version = 1 | signature (64) | SHA-256 of the chain (32) | payload
 
 The signature covers everything after it, as received. A chain of certificates would fill half a datagram, so only its
-hash travels; a receiver that does not know the chain yet asks for it over a link.
+hash is sent; a receiver that does not know the chain yet asks for it over a link.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SIGNED_FROM = 65
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """An envelope taken apart; nothing in it is verified yet."""
+    """A parsed envelope; nothing in it is verified yet."""
 
     signature: bytes
     signed: bytes  # exactly the bytes under the signature: chain hash and payload
@@ -43,12 +43,12 @@ class Envelope:
 
 
 def encode(envelope: Envelope) -> bytes:
-    """The envelope as it travels."""
+    """The envelope as it is sent."""
     return b"%c%b%b" % (_VERSION, envelope.signature, envelope.signed)
 
 
 def decode(data: bytes) -> Envelope:
-    """Take an envelope apart; ProtocolError(BODY_MALFORMED) if these bytes are none."""
+    """Parse an envelope; ProtocolError(BODY_MALFORMED) if these bytes are not one."""
     if len(data) < ENVELOPE_BYTES:
         raise ProtocolError(Reason.BODY_MALFORMED, f"a signed envelope has at least {ENVELOPE_BYTES} bytes")
     if data[0] != _VERSION:

@@ -1,13 +1,13 @@
-"""Freshness: each signed statement counts once, and only near the time it names.
+"""Freshness: each signed statement is accepted once, and only near its timestamp.
 
 In:    a signer, the statement's UUID and timestamp, and the network time now.
-Out:   nothing for a fresh one; ProtocolError for one that is stale or was accepted before.
+Out:   nothing for a fresh statement; ProtocolError for one that is stale or was accepted before.
 State: the ids of accepted statements, at most ``ids_max``, and a floor.
 Not here: verifying the signature (keyring.py): do that first, or any peer could fill this table.
 
-Ids are not forgotten because time passed but because the table is full, so a clock that steps forth and back does no
-harm. The id with the oldest timestamp is forgotten first, and from then on nothing as old as it is accepted (the
-floor): under a flood the window grows shorter, and never accepts a statement twice.
+Ids are forgotten only when the table is full, not after some time, so a clock that steps forward and back does no harm.
+The id with the oldest timestamp is forgotten first, and from then on nothing of that age or older is accepted (the
+floor): a flood shortens the window, but no statement is ever accepted twice.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from heliograph.errors import ProtocolError, Reason
 
 ID_BYTES = 16  # a UUID
 WINDOW_NS = (
-    30_000_000_000  # to either side: two clocks that are each off by 5 s, and a slow way, fit with room to spare
+    30_000_000_000  # to either side: two clocks that are each off by 5 s, and a slow network, are well within it
 )
-IDS_MAX = 8_192  # about 2 MiB; 270 statements a second before the window grows shorter
+IDS_MAX = 8_192  # about 2 MiB; 270 statements a second before the window gets shorter
 
 
 class Freshness:
@@ -35,13 +35,13 @@ class Freshness:
         self._ids_max = ids_max
         self._seen: set[tuple[bytes, bytes]] = set()
         self._by_stamp: list[tuple[int, bytes, bytes]] = []  # a heap, oldest timestamp first
-        self._floor_ns: int | None = None  # nothing stamped at or before it is taken any more
+        self._floor_ns: int | None = None  # nothing stamped at or before this is accepted
 
     def __len__(self) -> int:
         return len(self._seen)
 
     def accept(self, signer: bytes, id: bytes, stamp_ns: int, now_ns: int) -> None:
-        """Take note of a verified statement. ``signer`` is its chain hash: no signer uses up ids of another.
+        """Accept a verified statement. ``signer`` is its chain hash: no signer can use up ids of another.
 
         Raises ProtocolError: STALE if the timestamp is not near now, REPLAYED if this signer's id was accepted before.
         """

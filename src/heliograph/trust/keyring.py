@@ -1,12 +1,12 @@
 """The keyring: what a machine holds to sign, verify, seal and open.
 
-In:    an own key and chain (or none), authorities, bytes as received, the wall time.
-Out:   envelopes, seals; Signed statements with their proven Holder; ProtocolError for what a peer got wrong.
-State: own key and authorities until ``renew``; verified holders and signatures, bounded.
+In:    our own key and chain (or none), authorities, bytes as received, the wall time.
+Out:   envelopes, seals; Signed statements with their proven Holder; ProtocolError for a peer's mistakes.
+State: our own key and authorities until ``renew``; verified holders and signatures, bounded.
 Not here: reading files (config/keyring_files.py), freshness (freshness.py), what a holder may do (broker/access.py).
 
-Machines call this inline; none of it is a job: signing takes about 40 µs, verifying 100, a chain 200, sealing and
-opening 100 each, and a result that is remembered 4.
+Machines call this inline; nothing here is a job: signing takes about 40 µs, verifying 100, a chain 200, sealing and
+opening 100 each, and a cached result 4.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from heliograph.trust.recent import Recent
 from heliograph.trust.sealing import HpkeSealer, Sealer
 
 HOLDERS_MAX = 1_024  # brokers and clients that sign, at one node; at most 8 KiB each, mostly 1
-SIGNATURES_MAX = 4_096  # 32 bytes each, and their place
+SIGNATURES_MAX = 4_096  # 32 bytes each, plus the table
 
 _REMEMBERED = b"heliograph verified 1"
 
 
 @dataclass(frozen=True, slots=True)
 class Own:
-    """What this party proves itself with."""
+    """The key and chain with which this party proves itself."""
 
     key: ec.EllipticCurvePrivateKey = field(repr=False, compare=False)
     chain: bytes = field(repr=False)
@@ -90,16 +90,16 @@ class Keyring:
 
     @property
     def authorities(self) -> Authorities:
-        """Whose certificates are believed."""
+        """The authorities whose certificates are accepted."""
         return self._authorities
 
     @property
     def own(self) -> Own | None:
-        """What this party proves itself with, if anything."""
+        """The key and chain with which this party proves itself, if it has them."""
         return self._own
 
     def renew(self, other: Keyring) -> None:
-        """From now on use the key and the authorities of another keyring; what was verified before is forgotten."""
+        """Use the key and the authorities of another keyring from now on; verified results are forgotten."""
         self._own, self._authorities = other._own, other._authorities
         self._holders.clear()
         self._signatures.clear()
@@ -118,7 +118,7 @@ class Keyring:
         return holder
 
     def holder(self, name: bytes, wall_ns: int, role: Role | None = None) -> Holder:
-        """The holder of the chain with this hash; CERTIFICATE_UNKNOWN means: get the chain, ``learn`` it, ask again."""
+        """The holder of the chain with this hash; on CERTIFICATE_UNKNOWN get the chain, ``learn`` it and try again."""
         holder = self._holders.get(name)
         if holder is None:
             if self._own is None or name != self._own.chain_hash:
@@ -155,11 +155,11 @@ class Keyring:
         return Signed(opened.payload, holder)
 
     def seal(self, recipient: Holder, domain: bytes, plaintext: bytes, aad: bytes = b"") -> bytes:
-        """The plaintext for one holder's eyes; ``aad`` is not sent: both sides must name the same."""
+        """The plaintext, sealed for one holder; ``aad`` is not sent: both sides must use the same."""
         return self._sealer.seal(recipient.public_key, domain, plaintext, aad)
 
     def seal_for(self, recipients: Sequence[Holder], domain: bytes, plaintext: bytes) -> bytes:
-        """The plaintext for the eyes of up to 256 holders."""
+        """The plaintext, sealed for up to 256 holders."""
 
         def sealed_to(holder: Holder) -> readers.SealKey:
             return lambda key: self._sealer.seal(holder.public_key, domain, key, b"")
@@ -168,7 +168,7 @@ class Keyring:
         return readers.seal_for(named, domain, plaintext, self._sealer.draw)
 
     def open_shared(self, domain: bytes, sealed: bytes) -> bytes:
-        """What was sealed for several holders, us among them; ProtocolError(SEAL_BROKEN) if not."""
+        """The plaintext of a seal for several holders; ProtocolError(SEAL_BROKEN) if we are not one of them."""
         if self._own is None:
             raise ProtocolError(Reason.SEAL_BROKEN, "there is no key here to open it with")
         own = self._own
@@ -177,21 +177,21 @@ class Keyring:
         )
 
     def draw(self, size: int) -> bytes:
-        """So many random bytes, at most 32, from where seals take theirs."""
+        """This many random bytes, at most 32, from the same source as those of seals."""
         return self._sealer.draw(size)
 
     def open(self, domain: bytes, sealed: bytes, aad: bytes = b"") -> bytes:
-        """What was sealed for us; ProtocolError(SEAL_BROKEN) if it was not, or not for this domain and aad."""
+        """The plaintext of a seal for us; ProtocolError(SEAL_BROKEN) if it is not for us, this domain and this aad."""
         if self._own is None:
             raise ProtocolError(Reason.SEAL_BROKEN, "there is no key here to open it with")
         return self._sealer.open(self._own.key, domain, sealed, aad)
 
     def report(self) -> dict[str, dict[str, int]]:
-        """How full the memories are, and how often they helped."""
+        """How full the caches are, and how often they were hit."""
         return {"holders": self._holders.report(), "signatures": self._signatures.report()}
 
     def _check(self, holder: Holder, wall_ns: int, role: Role | None) -> None:
-        """A remembered holder is believed only as long as its certificates would be."""
+        """A remembered holder is valid only as long as its certificates are."""
         try:
             holder.check_time(wall_ns)
         except ProtocolError:

@@ -1,9 +1,9 @@
 """Seals for many readers: one content key, sealed to each of them.
 
 In:    up to 256 holders, a domain, a plaintext.
-Out:   one string of bytes that each of them can open; or the plaintext, where anything broken raises ProtocolError.
+Out:   one string of bytes that each of them can open; or the plaintext, with ProtocolError for a broken seal.
 State: none.
-Not here: seals for one holder (sealing.py), who may read what (discovery/topics/).
+Not here: seals for one holder (sealing.py), which holders may read what (discovery/topics/).
 
     u8 version = 1 | u16 readers | for each: first 16 bytes of the chain hash, sealed content key (114) |
     nonce (12) | AES-256-GCM ciphertext, with the head up to the nonce as associated data
@@ -40,7 +40,7 @@ SealKey = Callable[[bytes], bytes]
 def seal_for(
     readers: Sequence[tuple[bytes, SealKey]], domain: bytes, plaintext: bytes, draw: Callable[[int], bytes]
 ) -> bytes:
-    """The plaintext for these readers, each with the hash of its chain."""
+    """The plaintext, sealed for these readers, each with the hash of its chain."""
     if not 1 <= len(readers) <= READERS_MAX:
         raise UsageError(f"a seal has 1 to {READERS_MAX} readers, this one has {len(readers)}")
     key = draw(KEY_BYTES)

@@ -1,9 +1,9 @@
-"""A bounded memory of results: when it is full, the least recently used entry goes.
+"""A bounded cache of results: when it is full, the least recently used entry is dropped.
 
 In:    keys and values.
-Out:   the value, or None if it was never kept or is forgotten.
+Out:   the value, or None if it was never kept or has been forgotten.
 State: the entries and three counters.
-Not here: when an entry ceases to be true (keyring.py drops it).
+Not here: when an entry is no longer valid (keyring.py drops it).
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ class Recent(Generic[Key, Value]):
         assert entries_max >= 1
         self.entries_max = entries_max
         self.hits = self.misses = self.evictions = 0
-        self._entries: dict[Key, Value] = {}  # a dict keeps order: the first entry is the one not asked for longest
+        self._entries: dict[Key, Value] = {}  # a dict keeps order: the first entry is the least recently used
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def get(self, key: Key) -> Value | None:
-        """What is kept under this key."""
+        """The value under this key, or None."""
         value = self._entries.pop(key, None)
         if value is None:
             self.misses += 1
@@ -39,7 +39,7 @@ class Recent(Generic[Key, Value]):
         return value
 
     def keep(self, key: Key, value: Value) -> None:
-        """Keep it until it is dropped or pushed out."""
+        """Keep a value until it is dropped or evicted."""
         self._entries.pop(key, None)
         if len(self._entries) >= self.entries_max:
             del self._entries[next(iter(self._entries))]
@@ -47,11 +47,11 @@ class Recent(Generic[Key, Value]):
         self._entries[key] = value
 
     def drop(self, key: Key) -> None:
-        """Forget one entry; it need not be there."""
+        """Forget one entry, if it is there."""
         self._entries.pop(key, None)
 
     def clear(self) -> None:
-        """Forget all entries; the counters go on."""
+        """Forget all entries; the counters continue."""
         self._entries.clear()
 
     def report(self) -> dict[str, int]:

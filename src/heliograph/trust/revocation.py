@@ -1,7 +1,7 @@
-"""Revocation lists (X.509 CRLs): certificates that an authority took back before they expired.
+"""Revocation lists (X.509 CRLs): certificates that an authority revoked before they expired.
 
 In:    an authority's key and serial numbers; or PEM bytes of lists, with the authorities' certificates.
-Out:   a signed list, PEM; Revocations: was this certificate taken back?
+Out:   a signed list, PEM; Revocations: whether a certificate was revoked.
 State: none; Revocations are constant.
 Not here: files (cli/ca.py, config/keyring_files.py), TLS handshakes (live/tls.py), chains (chains.py).
 """
@@ -19,12 +19,12 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from heliograph.errors import UsageError
 
 REVOKED_MAX = 100_000  # serial numbers: about 10 MiB
-_LIST_DAYS = 3_650  # a list that is not renewed must not lock all entities out
+_LIST_DAYS = 3_650  # long, because an expired list would lock out all entities
 _END = b"-----END X509 CRL-----"
 
 
 class Revocations:
-    """The certificates that were taken back, by issuer and serial number."""
+    """The revoked certificates, by issuer and serial number."""
 
     __slots__ = ("_serials",)
 
@@ -48,7 +48,7 @@ class Revocations:
         return cls(found)
 
     def has(self, certificate: x509.Certificate) -> bool:
-        """True if this certificate was taken back."""
+        """True if this certificate was revoked."""
         return bool(self._serials) and (certificate.issuer.public_bytes(), certificate.serial_number) in self._serials
 
     def serials(self) -> frozenset[str]:
@@ -84,7 +84,7 @@ def _load(pem: bytes) -> list[x509.CertificateRevocationList]:
         pieces = [piece.strip() + b"\n" + _END for piece in pem.split(_END)[:-1]]
         lists = [x509.load_pem_x509_crl(piece) for piece in pieces]
         for crl in lists:
-            len(crl)  # its entries can be read
+            len(crl)  # fails if its entries cannot be read
     except (ValueError, TypeError):
         raise UsageError("not a file of PEM revocation lists; `heliograph ca revoke` makes one") from None
     if not lists and pem.strip():

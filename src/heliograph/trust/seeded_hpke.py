@@ -1,7 +1,7 @@
 """A stand-in for HPKE whose ephemeral keys are drawn from a seed, so that simulated runs repeat to the last byte.
 
-In:    what sealing.py takes; and ``draw``, seeded chance.
-Out:   the same lengths as sealing.py gives, under another suite byte, which no other keyring opens.
+In:    the same as sealing.py; and ``draw``, a seeded random source.
+Out:   seals of the same length as those of sealing.py, with another suite byte, which no other keyring opens.
 State: the seed's position.
 Not here: anything for use outside a simulation: equal seeds make equal keys.
 """
@@ -27,17 +27,17 @@ _NONCE = bytes(12)  # one message per key
 
 
 class SimulatedSealer:
-    """Seals as sealing.HpkeSealer does, from seeded chance."""
+    """Seals as sealing.HpkeSealer does, with a seeded random source."""
 
     def __init__(self, draw: Draw) -> None:
         self._draw = draw
 
     def draw(self, size: int) -> bytes:
-        """So many bytes of seeded chance."""
+        """This many seeded random bytes."""
         return self._draw(size)
 
     def seal(self, key: ec.EllipticCurvePublicKey, domain: bytes, plaintext: bytes, aad: bytes) -> bytes:
-        """The plaintext for the owner of this key."""
+        """The plaintext, sealed for the owner of this key."""
         number = int.from_bytes(self._draw(_CHANCE_BYTES), "big") % (ec.SECP256R1.group_order - 1) + 1
         ephemeral = ec.derive_private_key(number, ec.SECP256R1())
         point = ephemeral.public_key().public_bytes(
@@ -47,7 +47,7 @@ class SimulatedSealer:
         return _SUITE_BYTE + point + AESGCM(secret).encrypt(_NONCE, plaintext, None)
 
     def open(self, key: ec.EllipticCurvePrivateKey, domain: bytes, sealed: bytes, aad: bytes) -> bytes:
-        """The plaintext; ProtocolError(SEAL_BROKEN) if it was sealed otherwise."""
+        """The plaintext; ProtocolError(SEAL_BROKEN) if it was sealed differently."""
         info = framed(_PURPOSE, domain, aad)
         if len(sealed) < SEAL_BYTES or sealed[:1] != _SUITE_BYTE:
             raise ProtocolError(Reason.SEAL_BROKEN, "not sealed in this simulation")

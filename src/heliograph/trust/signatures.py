@@ -1,12 +1,12 @@
-"""Signatures: ECDSA P-256 with SHA-256, for one domain each, over bytes as they are.
+"""Signatures: ECDSA P-256 with SHA-256, each for one domain, over unchanged bytes.
 
 In:    a key, a domain, a message; when checking, a signature as received.
-Out:   64 bytes (r, then s, big-endian); or nothing, where a wrong one raises ProtocolError.
+Out:   64 bytes (r, then s, big-endian); or nothing, with ProtocolError for a wrong signature.
 State: none.
 Not here: whose key it is (chains.py), what travels with a signature (envelope.py), remembering results (keyring.py).
 
-The same key and message always give the same signature (RFC 6979), so machines that sign stay repeatable. Of the two
-forms of s only the lower is accepted, so a second valid signature cannot be made from a first.
+The same key and message always give the same signature (RFC 6979), so machines that sign stay deterministic. Only the
+lower of the two forms of s is accepted, so a second valid signature cannot be made from the first.
 """
 
 from __future__ import annotations

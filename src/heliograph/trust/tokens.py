@@ -1,9 +1,9 @@
 """Tokens: how a simple set-up proves a client's identity, and how a token is stored as a hash.
 
 In:    a token as shown by a client; the text of a token file.
-Out:   its scrypt digest, TokenRecord, and the file's text again.
+Out:   its scrypt digest; TokenRecords; the text of a token file.
 State: none.
-Not here: making random tokens and writing the file (cli/token.py), asking at the handshake (broker/credentials.py).
+Not here: making random tokens and writing the file (cli/token.py), checks in a handshake (broker/credentials.py).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 from heliograph.errors import ConfigError
 from heliograph.model.identity import Role, entity_is_valid
 
-# 50 to 100 ms and 16 MiB per try. They are constants: a digest made with others could not be told from a wrong token.
+# 50 to 100 ms and 16 MiB per check. These are constants: with other values, a valid token would look like a wrong one.
 SCRYPT_N = 2**14
 SCRYPT_R = 8
 SCRYPT_P = 1
@@ -31,7 +31,7 @@ _HEAD = "# Heliograph tokens: salts and scrypt digests. The tokens themselves ar
 
 @dataclass(frozen=True, slots=True)
 class TokenRecord:
-    """A token as it is kept: never the token itself, only its scrypt hash."""
+    """A token as it is stored: never the token itself, only its scrypt hash."""
 
     entity: str
     roles: tuple[Role, ...]
@@ -40,12 +40,12 @@ class TokenRecord:
 
 
 def token_digest(token: str, salt: bytes) -> bytes:
-    """What is kept of a token. Slow by intention: in a broker this is a job."""
+    """The digest that is stored for a token. Slow by intention: in a broker this is a job."""
     return scrypt(token.encode(), salt=salt, n=SCRYPT_N, r=SCRYPT_R, p=SCRYPT_P, dklen=DIGEST_BYTES)
 
 
 def hash_token(entity: str, roles: Iterable[Role], token: str, salt: bytes) -> TokenRecord:
-    """The record to keep for a new token."""
+    """The record to store for a new token."""
     return TokenRecord(entity, tuple(dict.fromkeys(roles)), salt, token_digest(token, salt))
 
 
@@ -55,7 +55,7 @@ def verify(record: TokenRecord, token: str) -> bool:
 
 
 def load_tokens(text: str, path: str = "tokens") -> tuple[TokenRecord, ...]:
-    """The records of a token file. ConfigError lists everything wrong with it; ``path`` names the file in it."""
+    """The records of a token file. A ConfigError lists everything wrong with it and names the file by ``path``."""
     try:
         document = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
@@ -105,7 +105,7 @@ def _entry_faults(entry: Any, where: str) -> list[str]:
     if not isinstance(roles, list) or not roles or any(role not in list(Role) for role in roles):
         found.append(f"{where}.roles = {roles!r}: must be a list of {', '.join(Role)}")
     for key, size in (("salt", SALT_BYTES), ("digest", DIGEST_BYTES)):
-        # The value is not repeated: it is not secret, but useless in a log.
+        # The message does not repeat the value: it is not secret, but useless in a log.
         if not _is_hex(entry.get(key), size):
             found.append(f"{where}.{key}: must be {2 * size} hex digits")
     return found

@@ -1,12 +1,12 @@
-/* Events as columns, compiled: a twin of PythonEvents in events.py.
+/* Events as columns, compiled: a twin of the functions in events.py.
 
-   In:    bytes in which whole EVENT frames follow each other.
+   In:    consecutive whole EVENT frames, as bytes.
    Out:   read_events: their topics, headers, payloads, ids and times as buffers in the layout of Arrow. select: which
-          of them are wanted, as pieces of frames that follow each other. HEAD and EVENT, for tests to compare.
+          of them are wanted, as pieces of consecutive frames. HEAD and EVENT, for tests to compare.
    State: none.
-   Not here: JSON in general. The walk below knows the plain kind that clients write; any other header is handed to
-          Python, so it need never be right about what it does not know.
-   Long:  one file, so that an installation compiles one thing. */
+   Not here: JSON in general. The parser below knows the plain JSON that clients write; any other header is left to
+          Python.
+   Long:  one file, so that an installation compiles only one. */
 
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x030B0000
@@ -29,7 +29,7 @@ typedef struct {
     const char *topic, *headers, *payload, *end;
 } Parts;
 
-/* The frame at a place with so many bytes left; 0: there is no whole EVENT. */
+/* The parts of the frame at a place, with this many bytes left; 0 if there is no whole EVENT. */
 static int parts_of(const char *at, Py_ssize_t left, Parts *parts) {
     if (left < HEAD || at[4] != EVENT) return 0;
     uint64_t size = 4 + (uint64_t)read32(at), topic = (uint8_t)at[6] | (uint32_t)(uint8_t)at[7] << 8;
@@ -42,9 +42,9 @@ static int parts_of(const char *at, Py_ssize_t left, Parts *parts) {
     return 1;
 }
 
-/* -- headers: the plain kind of JSON ------------------------------------------------------------------------------ */
+/* -- headers: plain JSON ------------------------------------------------------------------------------------------ */
 
-/* Each returns where it ends, or NULL: in doubt. */
+/* Each returns where its element ends, or NULL if in doubt. */
 static const char *skip_text(const char *at, const char *end) {
     for (; at < end && *at != '"'; at++)
         if (*at < ' ' || *at > '~' || *at == '\\') return NULL;
@@ -99,7 +99,7 @@ static const char *skip_value(const char *at, const char *end, int depth) {
     }
 }
 
-/* When it was published, if that is said, and whether the clock was right; 0: in doubt. */
+/* The time of publication, if given, and whether the clock was synchronised; 0 if in doubt. */
 static int read_times(const char *at, const char *end, int64_t *stamp, int *is_stamped, int *is_right) {
     *stamp = 0, *is_stamped = 0, *is_right = 1;
     if (at == end) return 1;
@@ -125,7 +125,7 @@ static int read_times(const char *at, const char *end, int64_t *stamp, int *is_s
     }
 }
 
-/* The same by Python; -1: it failed. */
+/* The same by Python; -1 on failure. */
 static int ask_times(PyObject *ask, const char *at, const char *end, int64_t *stamp, int *is_stamped, int *is_right) {
     PyObject *told = PyObject_CallFunction(ask, "y#", at, (Py_ssize_t)(end - at));
     if (told == NULL) return -1;
@@ -140,7 +140,7 @@ static int ask_times(PyObject *ask, const char *at, const char *end, int64_t *st
 /* -- columns ------------------------------------------------------------------------------------------------------ */
 
 typedef struct {
-    PyObject *ends, *bytes; /* offsets of 32 bits, one more than rows; what they point into */
+    PyObject *ends, *bytes; /* 32-bit offsets, one more than rows; the bytes they point into */
     int32_t *end;
     char *next;
 } Texts;
@@ -200,7 +200,7 @@ static PyObject *read_events(PyObject *module, PyObject *const *args, Py_ssize_t
     memset(is_right, 0, bits);
     Py_ssize_t row = 0;
     for (const char *at = data; at < last; at = parts.end, row++) {
-        if (!parts_of(at, last - at, &parts)) break; /* it was whole a moment ago */
+        if (!parts_of(at, last - at, &parts)) break; /* cannot happen: it was whole before */
         add_text(&topic, parts.topic, parts.headers);
         add_text(&header, parts.headers, parts.payload);
         add_text(&payload, parts.payload, parts.end);
@@ -237,7 +237,7 @@ done:
 
 /* -- selecting ---------------------------------------------------------------------------------------------------- */
 
-/* What is said of a topic: 1 or 0; -1: it failed. */
+/* Whether a topic is wanted: 1 or 0; -1 on failure. */
 static int is_wanted(PyObject *known, PyObject *wants, const char *topic, Py_ssize_t size) {
     PyObject *name = PyBytes_FromStringAndSize(topic, size);
     if (name == NULL) return -1;

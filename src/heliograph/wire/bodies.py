@@ -1,7 +1,7 @@
 """Bodies: the JSON payloads of control frames, as typed structs.
 
 In:    JSON bytes from a peer, already bounded by CONTROL_BYTES_MAX.
-Out:   structs; ProtocolError(BODY_MALFORMED) where the JSON does not fit. Unknown fields are ignored, so that a newer
+Out:   structs; ProtocolError(BODY_MALFORMED) if the JSON does not fit. Unknown fields are ignored, so that a newer
        peer can send fields that we do not know.
 State: none.
 Not here: frame heads (wire/frames.py), what the fields mean for a broker (broker/).
@@ -21,9 +21,9 @@ Network = Annotated[str, msgspec.Meta(max_length=NETWORK_LENGTH_MAX, pattern=NET
 """A network's name; empty: it has none."""
 
 MOVE = "move"
-"""A client that names this feature in its HELLO moves to another broker when its own is overloaded and asks it to."""
+"""A client with this feature in its HELLO moves to another broker when its overloaded broker asks it to."""
 KEEP_ALIVE_MS_DEFAULT = 20_000
-"""Part of the protocol: what a HELLO without ``keep_alive_ms`` asks for. Our client's own: client/config.py."""
+"""Part of the protocol: the value for a HELLO without ``keep_alive_ms``. Our client's default: client/config.py."""
 
 
 class Body(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -35,29 +35,29 @@ class Hello(Body, frozen=True):
 
     versions: list[int]
     secret: str  # the session secret, 32 to 128 hex digits; its hash is the session's origin
-    features: list[str] = []  # wanted if the broker has them
-    needs: list[str] = []  # refused without them
+    features: list[str] = []  # used if the broker has them
+    needs: list[str] = []  # refuse the session if the broker lacks one
     name: str = ""  # for logs
     entity: str = ""  # with a token: the entity it belongs to
     token: str = ""
     keep_alive_ms: int = KEEP_ALIVE_MS_DEFAULT
-    hold: bool = False  # this publisher is ready to wait for slow consumers
+    hold: bool = False  # this publisher may be held for slow consumers
     moved: bool = False  # an overloaded broker asked it to come here
 
 
 class Welcome(Body, frozen=True):
-    """The broker's answer to a good Hello."""
+    """The broker's answer to a Hello that it accepts."""
 
     version: int
     broker: str
     incarnation: int
-    origin: str  # 16 hex digits: under which the session publishes
+    origin: str  # 16 hex digits: the origin of the session's publications
     entity: str
     roles: list[str]
     features: list[str]
     limits: dict[str, int]
     keep_alive_ms: int
-    inbox: str = ""  # the topic under which this session is found; no other session may subscribe there
+    inbox: str = ""  # the topic at which this session receives answers; no other session may subscribe there
     seen: str = ""  # 16 hex digits: the highest sequence known of this origin; empty if the origin is new here
     network: Network = ""  # the network to which the broker belongs; empty: it has no name
 
@@ -77,12 +77,12 @@ class Subscribe(Body, frozen=True):
 
     number: int
     filter: str
-    language: str = "topic"  # of ``where``; "topic": the filter says it all
+    language: str = "topic"  # of ``where``; "topic": there is only the filter
     policy: str = "drop_oldest"
     echo: bool = True
     group: str = ""  # share this filter with other subscriptions that name the same group
     wide: bool = False  # confirm only once every broker in reach knows of it
-    where: str = ""  # what else is asked of an event, in that language
+    where: str = ""  # the condition on events, in that language
 
 
 class Unsubscribe(Body, frozen=True):
@@ -94,16 +94,16 @@ class Unsubscribe(Body, frozen=True):
 class Time(Body, frozen=True):
     """In a PONG: network time as the sender knows it, in nanoseconds."""
 
-    time: int  # since 1970
+    time: int  # nanoseconds since 1970
     error: int  # the largest possible error
     stratum: int  # how many clocks lie between the sender and the true time
-    reference: int = 0  # the broker whose clock it is; 0: UTC
-    era: int = 0  # of that clock: times of two eras do not compare
-    age: int = 0  # since the reference itself gave a new time
+    reference: int = 0  # the broker whose clock is the reference; 0: UTC
+    era: int = 0  # of that clock: times of different eras cannot be compared
+    age: int = 0  # since the reference itself last gave a time
 
 
 class Refusal(Body, frozen=True):
-    """A request, named by the frame's sequence, was refused; 0: a publication on ``subject`` was."""
+    """A request, named by the frame's sequence, was refused. With 0, a publication on ``subject`` was."""
 
     reason: str
     code: int
@@ -143,7 +143,7 @@ def refusal(reason: Reason, text: str = "", subject: str = "") -> bytes:
 
 
 def reason_of(code: int) -> Reason:
-    """A peer's reason code as ours; a code we do not know reads as GOODBYE."""
+    """A peer's reason code as a Reason; an unknown code becomes GOODBYE."""
     try:
         return Reason(code)
     except ValueError:

@@ -1,15 +1,15 @@
 """Bodies between brokers: the records of the network map and of interests, as they travel.
 
 In:    JSON bytes from a linked broker.
-Out:   structs; ProtocolError(BODY_MALFORMED) where the JSON does not fit.
+Out:   structs; ProtocolError(BODY_MALFORMED) if the JSON does not fit.
 State: none.
-Not here: frame heads (wire/frames.py), what is made of records (broker/routing/map.py, interests.py).
+Not here: frame heads (wire/frames.py), how records are used (broker/routing/map.py, interests.py).
 
 Some names on the wire are older than those in the code: `speaker` is the leader, `lives` are incarnations, and a WAVE
 frame carries a barrier.
 
-A record is known by its broker and replaced by one that is newer: higher incarnation, then higher number. It is passed
-on to other brokers as the bytes that came.
+A record is identified by its broker and replaced by a newer one: higher incarnation, then higher number. It is passed
+on to other brokers unchanged, as the bytes that were received.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from heliograph.model.identity import ENTITY_LENGTH_MAX, ENTITY_PATTERN
 from heliograph.wire.bodies import Body, Network
 from heliograph.wire.limits import ADDRESS_LENGTH_MAX, AGE_MAX, COST_MAX, LINKS_PER_BROKER_MAX, TRACE_MAX
 
-INTERESTS_PER_BODY_MAX = 500  # well within a frame, whatever the filters are
-SYNC_PER_BODY_MAX = 500  # things that are offered or asked for at once
+INTERESTS_PER_BODY_MAX = 500  # fits a frame, whatever the filters are
+SYNC_PER_BODY_MAX = 500  # items offered or asked for at once
 ID_MAX = (1 << 64) - 1
 MEMBERS_MAX = 64  # brokers of a cluster: slots 0 to 63, the bits of a parcel's member mask
 
@@ -34,7 +34,7 @@ What = Literal["member", "gateway", "narrow", "wide"]
 """A record of the map, or an interest of a broker or of a part of a cluster."""
 
 Id = Annotated[int, Meta(ge=0)]
-"""Of a broker. That it has 64 bits is checked by the functions below: the decoder compares with 63 only."""
+"""The id of a broker. The functions below check that it has 64 bits: the decoder can only check 63."""
 Age = Annotated[int, Meta(ge=0, le=AGE_MAX)]
 Cost = Annotated[int, Meta(ge=0, le=COST_MAX)]
 Name = Annotated[str, Meta(max_length=ENTITY_LENGTH_MAX, pattern=ENTITY_PATTERN)]
@@ -45,7 +45,7 @@ Slot = Annotated[int, Meta(ge=0, lt=MEMBERS_MAX)]
 
 
 class Member(Body, frozen=True, tag="member", tag_field="record", rename={"incarnations": "lives"}):
-    """A broker as its own cluster knows it. Told within the cluster only."""
+    """A broker as its own cluster knows it. Sent within the cluster only."""
 
     broker: Id
     name: Name
@@ -53,7 +53,7 @@ class Member(Body, frozen=True, tag="member", tag_field="record", rename={"incar
     slot: Slot
     epoch: Annotated[
         int, Meta(ge=0, le=0xFFFF)
-    ]  # raised when a slot changes hands, so that an old member mask is not misread
+    ]  # raised when a slot gets another owner, so that an old member mask is not misread
     incarnation: Age
     number: Age
     links: Links  # neighbour in this cluster -> cost
@@ -74,7 +74,7 @@ class Gateway(
     broker: Id
     name: Name
     cluster: Name
-    leader: Id  # of the connected part of the cluster in which this one is
+    leader: Id  # of the connected part of the cluster to which this broker belongs
     incarnation: Age
     number: Age
     outside: Links  # neighbour in another cluster -> cost
@@ -95,19 +95,19 @@ Some = Annotated[list[T], Meta(max_length=INTERESTS_PER_BODY_MAX)]
 
 
 class Interest(Body, frozen=True):
-    """What a broker (or a part of a cluster, told by its leader) wants: a change, or a full snapshot.
+    """What a broker (or a part of a cluster, represented by its leader) wants: a change, or a full snapshot.
 
-    A change has the number that follows the one before it. A snapshot (``full``) may come in several bodies, of which
-    all but the last say ``more``.
+    Changes are numbered consecutively. A snapshot (``full``) may come in several bodies, of which all but the last
+    say ``more``.
     """
 
     owner: Id
-    wide: bool  # False: of one broker, told within its cluster; True: of a part of a cluster, told everywhere
+    wide: bool  # False: of one broker, sent within its cluster; True: of a part of a cluster, sent everywhere
     incarnation: Age
     number: Age
     full: bool = False
     more: bool = False
-    total: Age = 0  # in the last of several bodies: how many interests they name together
+    total: Age = 0  # in the last of several bodies: how many interests they contain together
     add: Some[Told] = []
     remove: Some[Told] = []
     add_groups: Some[tuple[Told, str]] = []  # what is wanted, and the group
@@ -120,7 +120,7 @@ class Interest(Body, frozen=True):
 
 
 class Sync(Body, frozen=True):
-    """What the sender has, so that the receiver can ask for what it lacks; or what the sender wants in full."""
+    """What the sender has, so that the receiver can ask for what it lacks; or what the sender asks for in full."""
 
     has: Annotated[
         list[tuple[What, Id, Age, Age]], Meta(max_length=SYNC_PER_BODY_MAX)
@@ -136,11 +136,11 @@ class LinkUp(Body, frozen=True):
     name: Name
     cluster: Annotated[
         str, Meta(max_length=ENTITY_LENGTH_MAX, pattern=rf"{ENTITY_PATTERN}|^\Z")
-    ]  # empty: not placed yet
+    ]  # empty: not in a cluster yet
     incarnation: Age
     nonce: str  # hex, fresh for this link
-    proof: str = ""  # in the answer, with a network key: that the answering broker has it
-    network: Network = ""  # the network's name; brokers of different ones do not link
+    proof: str = ""  # in the answer, with a network key: proves that the answering broker has it
+    network: Network = ""  # the network's name; brokers of different networks do not link
 
 
 class Proof(Body, frozen=True):
@@ -153,15 +153,15 @@ class BarrierBody(Body, frozen=True):
     """A barrier: every broker in reach answers the neighbour it came from, once all neighbours that it asked have
     answered."""
 
-    broker: Id  # that started it
+    broker: Id  # the broker that started it
     number: Age
     wide: bool  # False: within the cluster
     answer: bool = False
-    told: tuple[Id, Age, Age] = (0, 0, 0)  # leader, incarnation, number of an interest: told, or to be waited for
+    told: tuple[Id, Age, Age] = (0, 0, 0)  # leader, incarnation, number of an interest: already told, or to wait for
 
 
 class Mark(Body, frozen=True, rename={"leader": "speaker"}):
-    """Asks to be told when everything that the asker sent before has arrived. It travels in a parcel, behind that."""
+    """Asks for an answer once everything that the sender sent before has arrived. It follows that in a parcel."""
 
     broker: Id
     leader: Id  # of its part of its cluster
@@ -170,18 +170,18 @@ class Mark(Body, frozen=True, rename={"leader": "speaker"}):
 class Marked(Body, frozen=True, rename={"leader": "speaker"}):
     """The answer to a MARK, from a broker where it has arrived, back along its path."""
 
-    broker: Id  # that asked
+    broker: Id  # the broker that asked
     leader: Id
-    by: Id  # that answers
+    by: Id  # the broker that answers
     ttl: Annotated[int, Meta(ge=0, le=0xFF)]
-    way: Annotated[list[Id], Meta(max_length=TRACE_MAX)] = []  # brokers that the MARK passed, of which the last is next
+    way: Annotated[list[Id], Meta(max_length=TRACE_MAX)] = []  # brokers that the MARK passed; the last is next
 
 
 Record = Member | Gateway
 
 
 def broker_id(name: str) -> int:
-    """A broker's id, from its name: names are unique in a network."""
+    """A broker's id, computed from its name: names are unique in a network."""
     return int.from_bytes(sha256(b"heliograph broker " + name.encode()).digest()[:8], "little")
 
 
@@ -190,7 +190,7 @@ _records = msgspec.json.Decoder(Record)
 
 
 def encode(body: Body) -> bytes:
-    """Any of these as JSON."""
+    """A body as JSON."""
     return _encode(body)
 
 
@@ -233,7 +233,7 @@ def decode_link_up(data: bytes) -> LinkUp:
     """JSON as the first frame of a broker."""
     link_up: LinkUp = decode_with(_link_ups, data)
     _check_ids(link_up.broker, 0)
-    if not link_up.nonce.isalnum():  # else a proof for one pair of nonces could be one for another
+    if not link_up.nonce.isalnum():  # otherwise a proof for one pair of nonces could be valid for another
         raise ProtocolError(Reason.BODY_MALFORMED, "a nonce is hexadecimal")
     return link_up
 
@@ -266,13 +266,13 @@ def decode_marked(data: bytes) -> Marked:
 
 
 def _check_ids(*ids: int) -> None:
-    """Two at least, as ``max`` wants it."""
+    """ProtocolError if an id is out of range. At least two ids, because ``max`` needs them."""
     if max(ids) > ID_MAX:
         raise ProtocolError(Reason.BODY_MALFORMED, "a broker's id has 64 bits")
 
 
 def decode_with(decoder: msgspec.json.Decoder[Any], data: bytes) -> Any:
-    """JSON through a decoder; what does not fit is the peer's fault."""
+    """Decode JSON; ProtocolError if it does not fit."""
     try:
         return decoder.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

@@ -1,14 +1,14 @@
 """Columns: many frames of the same length, read all at once.
 
-In:    bytes in which frames of one length follow each other.
-Out:   runs of them with their routes, as the scan would find them; or nothing, where they are not alike enough.
-State: compiled structs, a few.
-Not here: frames of different lengths (wire/scan.py reads them one by one, and means the same).
+In:    consecutive frames of one length.
+Out:   runs of them with their routes, as the scan would find them; nothing if they are not alike enough.
+State: a few compiled structs.
+Not here: frames of different lengths (wire/scan.py reads them one by one, with the same result).
 
-A batch of equal frames is a table whose rows are frames. Byte ``n`` of every frame is a slice with a step, and whether
-it is the same everywhere is one C call; so what must not change is checked for hundreds of frames in a few
-microseconds. The lowest byte of the sequence must count up, and the next one step where it wraps. Where topics differ
-they are unpacked with one call for all.
+A batch of frames of equal length is a table whose rows are frames. Byte ``n`` of every frame is a slice with a step,
+and one C call tells whether it is the same everywhere; so the fixed bytes of hundreds of frames are checked in a few
+microseconds. The lowest byte of the sequence must count up, and the next byte must step when it wraps. If topics
+differ, one call unpacks all of them.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Any
 
-FRAMES_MIN = 16  # fewer are as quick one by one
+FRAMES_MIN = 16  # fewer are read as fast one by one
 TOPICS_STEP = 16  # topics are unpacked this many at a time, so that there are few structs to compile
 STRUCTS_MAX = 256
 
-FRAMES_MAX = 256  # at once: the lowest byte of the sequence wraps once at most
+FRAMES_MAX = 256  # at once: the lowest byte of the sequence wraps at most once
 
 _FIXED = (*range(16), *range(18, 28))  # all of the head but the two lowest bytes of the sequence
 _COUNTING = bytes(range(256)) * 2
@@ -29,8 +29,8 @@ _structs: dict[tuple[str, int], Struct] = {}
 
 
 class Mixed:
-    """Frames whose topics have different routes, in place of a run's route. In order; or, if no two routes share a
-    link, joined by route (broker/_native.c), which is the same to every link."""
+    """Frames whose topics have different routes, in place of a run's route. The frames are in order; or, if no two
+    routes share a link, joined by route (broker/_native.c), which makes no difference to any link."""
 
     __slots__ = ("frames", "routes")
     one = None
@@ -43,7 +43,7 @@ class Mixed:
 
 
 def alike(data: bytes, pos: int, stride: int, size: int) -> int:
-    """How many of the frames from ``pos`` on could be read as columns; 0 if the second is not like the first."""
+    """How many frames from ``pos`` on could be read as columns; 0 if the second is not like the first."""
     count = min((size - pos) // stride, FRAMES_MAX)
     return count if data[pos + stride : pos + stride + 16] == data[pos : pos + 16] else 0
 
@@ -51,9 +51,9 @@ def alike(data: bytes, pos: int, stride: int, size: int) -> int:
 def read_columns(
     data: bytes, pos: int, stride: int, count: int, topic_length: int, find: Callable[[bytes], Any]
 ) -> list[tuple[Any, int, int]]:
-    """Runs of the frames from ``pos`` on that differ in nothing but topic, payload and a sequence that counts up.
+    """Runs of the frames from ``pos`` on that differ only in topic, payload and a sequence that counts up.
 
-    The first frame has been checked. Empty if too few are alike and have topics with a route.
+    The first frame has been checked. Empty if too few frames are alike and have topics with a route.
     """
     count = _same(data, pos, stride, count, _FIXED)
     if count < FRAMES_MIN or not _counts_up(data, pos, stride, count):
@@ -76,7 +76,7 @@ def read_columns(
 
 
 def _same(data: bytes, pos: int, stride: int, count: int, offsets: Any) -> int:
-    """How many frames from the first on have the same bytes at these offsets."""
+    """How many frames, counted from the first, have the same bytes at these offsets."""
     end = pos + stride * count
     for offset in offsets:
         column = data[pos + offset : end : stride]
@@ -88,7 +88,7 @@ def _same(data: bytes, pos: int, stride: int, count: int, offsets: Any) -> int:
 
 
 def _counts_up(data: bytes, pos: int, stride: int, count: int) -> bool:
-    """True if the sequences of these frames follow each other; their higher bytes are known to be the same."""
+    """True if these frames have consecutive sequences; the higher bytes are known to be the same."""
     end = pos + stride * count
     low, next_low = data[pos + 16], data[pos + 17 : pos + 18]
     if data[pos + 16 : end : stride] != _COUNTING[low : low + count]:
@@ -96,7 +96,7 @@ def _counts_up(data: bytes, pos: int, stride: int, count: int) -> bool:
     before = min(count, 256 - low)  # frames until the lowest byte wraps
     after = _COUNTING[next_low[0] + 1 : next_low[0] + 2]
     if before < count and next_low == b"\xff":
-        return False  # a third byte would change: rare, and read one by one
+        return False  # a third byte would change: rare, so these are read one by one
     return data[pos + 17 : end : stride] == next_low * before + after * (count - before)
 
 

@@ -1,12 +1,12 @@
-"""Events as columns: the parts of many frames, each kind of part together; and which of many frames are wanted.
+"""Events as columns: the topics, headers, payloads, ids and times of many frames; and which frames are wanted.
 
-In:    bytes in which whole EVENT frames follow each other.
-Out:   EventColumns, buffers in the layout of Arrow; pieces of frames that are wanted.
+In:    consecutive whole EVENT frames, as bytes.
+Out:   EventColumns, buffers in the layout of Arrow; pieces of consecutive wanted frames.
 State: none.
 Not here: Arrow (pipeline/rows.py), frames that are routed (wire/scan.py, wire/columns.py).
 
-There are two forms that mean the same: the functions below, and ``_events.c``, which knows the plain kind of JSON that
-clients write as headers and asks ``times_of`` about any other. HELIOGRAPH_KERNELS=python chooses this one.
+There are two equivalent forms: the functions below, and ``_events.c``, which parses the plain JSON that clients write
+as headers and calls ``times_of`` for any other. HELIOGRAPH_KERNELS=python selects this one.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ BYTES_MAX = (1 << 31) - 1  # at once: offsets have 32 bits
 STAMP_MAX = 1 << 62
 
 Piece = tuple[int, int, int, int]
-"""From where to where in the bytes; the number of the first frame of those looked at; how many."""
+"""Start and end in the bytes; the number of its first frame, among those examined; how many frames."""
 
 
 class Want(IntFlag):
@@ -49,7 +49,7 @@ class Want(IntFlag):
 
 
 class EventColumns(NamedTuple):
-    """Texts are (ends, bytes): 32-bit offsets, one more than rows, and what they point into. Bits are eight a byte."""
+    """Texts are (ends, bytes): 32-bit offsets, one more than rows, and the bytes they point into. Flags are bits."""
 
     rows: int
     topic_ends: bytes
@@ -76,7 +76,7 @@ _decode = msgspec.json.Decoder(_Times).decode
 
 
 def times_of(headers: bytes) -> tuple[int | None, bool]:
-    """When it was published, if its headers say so, and whether that clock had met network time."""
+    """The time of publication, if the headers have it, and whether that clock was synchronised to network time."""
     if not headers:
         return None, True
     try:
@@ -148,10 +148,10 @@ def select(
     known: dict[bytes, bool],
     wants: Callable[[bytes], bool],
 ) -> tuple[int, int, list[Piece]]:
-    """Look at frames behind the first ``skip``, at most so many, and until those that are wanted have so many bytes.
+    """Examine frames after the first ``skip``: at most ``count_max``, or until ``bytes_max`` bytes are wanted.
 
-    Whether a topic is wanted is in ``known``, else ``wants`` says it. Returns how many were looked at, the bytes of
-    those that are wanted, and the pieces that they make. It stops before what is no whole EVENT frame.
+    ``known`` tells whether a topic is wanted; ``wants`` is asked about others. Returns how many frames were examined,
+    the bytes of the wanted ones, and the pieces that they form. Stops at anything that is not a whole EVENT frame.
     """
     if is_native:
         return native.select(data, skip, count_max, bytes_max, known, wants)
@@ -194,7 +194,7 @@ def plain_select(
 
 
 def _parts_of(data: bytes, at: int) -> tuple[int, int, int, int, int] | None:
-    """Where its headers, its payload and the next frame begin, and its id; None if there is no whole EVENT."""
+    """Where the headers, the payload and the next frame begin, and the id; None if there is no whole EVENT."""
     if at + HEAD_BYTES > len(data):
         return None
     length, kind, _, topic_length, origin, sequence, header_length = HEAD.unpack_from(data, at)
@@ -212,7 +212,7 @@ class _Texts:
         self._parts: list[bytes] = []
 
     def add(self, text: bytes) -> None:
-        """The next row."""
+        """Add a row."""
         if self._is_wanted:
             self._ends.append(self._ends[-1] + len(text))
             self._parts.append(text)

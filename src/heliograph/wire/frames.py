@@ -16,10 +16,11 @@ Every frame begins with the same 28 bytes, little endian (docs/reference/protoco
     u32 header length
     topic | headers | payload
 
-An EVENT uses all of it. A control frame carries a JSON payload and its request number as sequence. A DELIVERY carries
-the receiver's subscription numbers (u32 each) as headers, how many publications the link has lost so far as origin,
-and whole EVENT frames as payload. A PARCEL, between brokers, is a hop prefix with whole frames; it reads the same
-bytes as: ttl for flags, cluster epoch for topic length, member mask for origin, parcel number for sequence.
+An EVENT uses all fields. A control frame has a JSON payload, and its request number as sequence. A DELIVERY has the
+receiver's subscription numbers (u32 each) as headers, the number of publications that the link has lost so far as
+origin, and whole EVENT frames as payload. A PARCEL, between brokers, is a hop prefix with whole frames. It uses the
+same bytes differently: ttl for flags, cluster epoch for topic length, member mask for origin, parcel number for
+sequence.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ from heliograph.errors import ProtocolError, Reason
 from heliograph.wire.limits import CLUSTERS_MAX, GROUPS_MAX, HEAD_BYTES, TRACE_MAX
 
 HEAD = Struct("<IBBHQQI")
-SCAN = Struct("<IIQQI")  # the same bytes with kind, flags and topic length as one word, which compare at once
+SCAN = Struct("<IIQQI")  # the same bytes with kind, flags and topic length as one word, to compare them at once
 LENGTH = Struct("<I")
-ORIGIN = SEQUENCE = Struct("<Q")  # at 8 and at 16
+ORIGIN = SEQUENCE = Struct("<Q")  # at offsets 8 and 16
 HOP_COUNTS = Struct("<HHI")  # clusters, brokers in the trace, groups
 BODY_BYTES = HEAD_BYTES - 4  # what ``length`` counts before topic, headers and payload
 VERSION = 1
@@ -74,22 +75,22 @@ class Flag(IntFlag):
     """Flags of an EVENT. A frame with a flag that its broker does not know is refused."""
 
     PACKED = 1  # many events of one topic under one head: reserved
-    FOREIGN = 2  # the id was made elsewhere (a gateway, a peer): reserved
-    EXPIRES = 4  # the headers carry an expiry, so brokers look
+    FOREIGN = 2  # the id was assigned elsewhere (a gateway, a peer): reserved
+    EXPIRES = 4  # the headers carry an expiry, so brokers read them
     DIRECTED = 8  # the headers carry an explicit list of destinations: it goes only to them
     REQUEST = 16  # the headers carry a reply topic; without subscribers the publisher is told at once
-    REPEAT = 32  # a reliable publication is sent again: brokers that have seen it pass it to stores alone
+    REPEAT = 32  # a reliable publication sent again: brokers that have seen it pass it only to stores
 
 
 class ServiceFlag(IntFlag):
     """Flags of a SERVICE frame."""
 
     ANSWER = 1
-    REFUSAL = 2  # the answer is no: the payload is a Refusal
+    REFUSAL = 2  # the request was refused: the payload is a Refusal
     NEIGHBOUR = 4  # from a service to the same service at a linked broker; on a pipe, the origin is that link
 
 
-# An int: ~ of a Flag forgets bits without a name.
+# An int: ~ of a Flag loses bits without a name.
 EVENT_FLAGS_KNOWN = int(Flag.EXPIRES | Flag.DIRECTED | Flag.REQUEST | Flag.REPEAT)
 
 
@@ -114,7 +115,7 @@ def control(kind: Kind, number: int = 0, body: bytes = b"") -> bytes:
 
 
 def service(name: bytes, body: bytes, number: int, asker: int = 0, headers: bytes = b"", flags: int = 0) -> bytes:
-    """A SERVICE frame: a request to the service of that name, or its answer. ``asker`` is the broker's to fill in."""
+    """A SERVICE frame: a request to the service of that name, or its answer. The broker fills in ``asker``."""
     length = BODY_BYTES + len(name) + len(headers) + len(body)
     return HEAD.pack(length, Kind.SERVICE, flags, len(name), asker, number, len(headers)) + name + headers + body
 
@@ -149,7 +150,7 @@ def parcel(
 
 
 def hops_of(frame: Frame) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """The clusters, trace and groups of a PARCEL. ProtocolError where its counts do not fit its bytes."""
+    """The clusters, trace and groups of a PARCEL. ProtocolError if its counts do not fit its bytes."""
     headers = frame.headers
     if len(headers) < HOP_COUNTS.size:
         raise ProtocolError(Reason.BODY_MALFORMED, "a parcel without counts")
@@ -164,14 +165,14 @@ def hops_of(frame: Frame) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, 
 
 
 class Frame:
-    """One frame, taken apart. For the slow path, clients and tests; the fast path is wire/scan.py."""
+    """One parsed frame. For the slow path, clients and tests; the fast path is wire/scan.py."""
 
     __slots__ = ("epoch", "flags", "headers", "kind", "origin", "payload", "raw", "sequence", "topic")
 
     def __init__(self, raw: bytes) -> None:
         self.raw = raw
         _, self.kind, self.flags, topic_length, self.origin, self.sequence, header_length = HEAD.unpack_from(raw)
-        self.epoch = topic_length  # what a PARCEL has there
+        self.epoch = topic_length  # the meaning of this field in a PARCEL
         top = HEAD_BYTES + (0 if self.kind == Kind.PARCEL else topic_length)
         self.topic = raw[HEAD_BYTES:top]
         self.headers = raw[top : top + header_length]

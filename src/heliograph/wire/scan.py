@@ -1,14 +1,14 @@
 """The scan: one pass over received bytes that turns plain EVENT frames into runs with a route.
 
-In:    bytes, where to start, the session's routes (looking a topic up works its route out) and its Seen.
+In:    bytes, where to start, the session's routes (looking up a topic resolves its route) and its Seen.
 Out:   where it stopped and why, and (route, start, end) per run of frames with the same route, in order.
-State: none of its own; it moves ``seen.next`` and its counters.
-Not here: anything that is not a plain EVENT with a valid topic. The scan stops there and the broker decides
-          (broker/reading.py), then scans on.
+State: none of its own; it updates ``seen.next`` and its counters.
+Not here: anything that is not a plain EVENT with a valid topic. The scan stops there, and the broker decides
+          (broker/reading.py) and continues the scan.
 
-This is the hot path. Frame by frame it costs one struct read, one slice and one dict look-up, and no object per frame.
-Where many frames of the same length follow each other (wire/columns.py), they are read as columns, several times
-faster. broker/_native.c has a compiled twin, which means the same; tests/conformance compares both with a slow oracle.
+This is the hot path. A frame costs one struct read, one slice and one dict look-up, and no object. Many consecutive
+frames of the same length are read as columns (wire/columns.py), several times faster. broker/_native.c has a compiled
+twin that does the same; tests/conformance compares both with a slow oracle.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from heliograph.wire.limits import FRAME_BYTES_MAX, HEAD_BYTES, HEADERS_BYTES_MA
 
 MORE = 0  # the rest is not a whole frame
 OTHER = 1  # not a plain EVENT: another kind, or an EVENT with flags
-MISS = 2  # a topic that has no route, because it is no valid topic
+MISS = 2  # the topic has no route: it is invalid, or resolving it has to wait
 
-RETRY_BYTES = 4_096  # after frames of different lengths: so far on, look again whether they are alike
+RETRY_BYTES = 4_096  # after frames of different lengths, check again after this many bytes whether frames are alike
 PLAIN_EVENT = 1  # kind EVENT, no flags, in the low 16 bits of the word
 
 _unpack = SCAN.unpack_from
@@ -61,7 +61,7 @@ def scan(
     small = payload_bytes_max if payload_bytes_max < HEADERS_BYTES_MAX else HEADERS_BYTES_MAX
     origin = seen.origin
     expected = base = seen.next
-    current: Any = None  # the route of the run that began at ``start``
+    current: Any = None  # the route of the run that begins at ``start``
     start = pos
     word = -1
     topic_length = inner = 0
@@ -100,7 +100,7 @@ def scan(
                     pos = found[-1][2]
                     expected += (pos - found[0][1]) // (length + 4)
                     continue
-                columns_from = pos + (length + 4) * count  # these are not alike enough: one by one
+                columns_from = pos + (length + 4) * count  # these are not alike enough: read them one by one
             else:
                 columns_from = end + RETRY_BYTES
         route = routes[data[pos + 28 : pos + 28 + topic_length]]
@@ -114,7 +114,7 @@ def scan(
             seen.next = expected
             new = seen.admit(sequence)
             expected = base = seen.next
-            if not new:  # a duplicate: the run ends before it, the next begins behind it
+            if not new:  # a duplicate: the run ends before it, the next begins after it
                 if current is not None:
                     spans.append((current, start, pos))
                     current = None
@@ -134,7 +134,7 @@ def scan(
 
 
 def frames_of(chunk: bytes, start: int) -> list[int]:
-    """Where each of the whole frames in a chunk ends. What is no frame (a relay does not look) counts as one."""
+    """Where each whole frame of a chunk ends. A rest that is not a frame counts as one: a relay does not check."""
     size = len(chunk)
     ends: list[int] = []
     while start < size:
@@ -144,7 +144,7 @@ def frames_of(chunk: bytes, start: int) -> list[int]:
 
 
 def is_over_limit(length: int, topic_length: int, header_length: int, payload_bytes_max: int) -> bool:
-    """True if an EVENT, its headers or its payload is larger than this broker takes."""
+    """True if an EVENT, its headers or its payload is larger than this broker accepts."""
     if length + 4 > FRAME_BYTES_MAX - PAYLOAD_BYTES_MAX + payload_bytes_max or header_length > HEADERS_BYTES_MAX:
         return True
     return length - (HEAD_BYTES - 4) - topic_length - header_length > payload_bytes_max

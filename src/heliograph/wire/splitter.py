@@ -1,12 +1,12 @@
 """The splitter: a byte stream in, whole frames out.
 
 In:    the bytes of one link, cut anywhere.
-Out:   whole frames, in order; after a bad length or kind only the reason why it stopped.
+Out:   whole frames, in order; after a bad length or kind, only the reason why it stopped.
 State: the beginning of the incomplete frame.
 Not here: the broker's fast path (wire/scan.py), what is inside a frame (wire/frames.py, client/deliveries.py).
 
-Each length is checked against the limit of its kind as soon as five bytes are there, so a peer cannot make us take more
-memory than one frame of that kind may have. A frame that comes in many pieces is joined once, when it is whole.
+Each length is checked against the limit of its kind as soon as five bytes are there, so a peer cannot make us allocate
+more memory than one frame of that kind may have. A frame that comes in many pieces is joined once, when it is complete.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FROM_BROKER: Mapping[int, int] = {
     Kind.CONFIRMED: HEAD_BYTES,
     Kind.REFUSED: _CONTROL,
 }
-"""What a broker may send to a client: the most bytes of a frame of each kind."""
+"""The kinds of frames that a broker may send to a client, and the largest size of each in bytes."""
 
 
 class Splitter:
@@ -44,11 +44,11 @@ class Splitter:
     def __init__(self, bytes_max: Mapping[int, int] = FROM_BROKER) -> None:
         self._bytes_max = bytes_max
         self._rest = bytearray()
-        self._need = LENGTH_AND_KIND.size  # bytes that ``_rest`` must have before it is worth a look
+        self._need = LENGTH_AND_KIND.size  # bytes that ``_rest`` must have before it is examined again
         self.fault: Reason | None = None
 
     def split(self, data: bytes) -> list[bytes]:
-        """The frames that these bytes complete. Look at ``fault`` after having handled them."""
+        """The frames that these bytes complete. Check ``fault`` after handling them."""
         rest = self._rest
         if rest:
             if len(rest) + len(data) < self._need:

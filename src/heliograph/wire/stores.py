@@ -1,9 +1,9 @@
-"""Stores on the wire: STORED frames, and the JSON that clients, `stores` services and stores say to each other.
+"""Stores on the wire: STORED frames, and the JSON that clients, `stores` services and stores send each other.
 
 In:    fields; bytes from a peer, already bounded by their frame.
-Out:   bytes and structs; ProtocolError(BODY_MALFORMED) where something does not fit.
+Out:   bytes and structs; ProtocolError(BODY_MALFORMED) if something does not fit.
 State: none.
-Not here: what a store does with it (stores/), what a client does (client/).
+Not here: what stores do with these (stores/), what clients do with them (client/).
 
 docs/reference/protocol.md §10 is the specification. A STORED frame goes from a store to one session: its topic is that
 session's inbox, its origin the store's id, and its flags say what it is.
@@ -27,16 +27,16 @@ from heliograph.wire.frames import BODY_BYTES, HEAD, Frame, Kind
 from heliograph.wire.limits import FRAME_BYTES_MAX, PAYLOAD_BYTES_MAX
 
 STORES = b"stores"
-"""The service at every broker that knows who serves what, and passes requests on to stores."""
+"""The service at every broker that knows which store serves which topics, and passes requests on to stores."""
 ADVERTISEMENT = b"Services/Stores/Advertisement"
 WANTED = b"Services/Stores/Wanted"
 REQUEST = b"Services/Stores/Request/%016x"
 MAIN = "main"
-"""The log of what a store has taken, in its order."""
+"""The log of the publications that a store has accepted, in its order."""
 
 STORED_EVENT_BYTES_MAX = FRAME_BYTES_MAX - (1 << 13)  # a publication that still fits into a STORED frame
 STORED_BYTES = 1 << 18  # publications in one STORED frame; a larger one goes alone
-SPAN = Struct("<IIQQ")  # channel, log, where the reading stood before this frame, where it stands after it
+SPAN = Struct("<IIQQ")  # channel, log, position of the reading before this frame, position after it
 OFFSETS_MAX = 1 << 16  # publications in one STORED frame
 WINDOW_MAX = 1 << 20  # publications that a channel may have under way
 NAME_LENGTH_MAX = 128
@@ -45,14 +45,14 @@ PARTS_MAX = 4_096
 SELECTED_MAX = 1_024  # spans of a selective acknowledgement
 NUMBER_MAX = (1 << 62) - 1
 _COUNTED_MAX = 1 << 14
-_COUNTING = pack(f"<{_COUNTED_MAX}I", *range(_COUNTED_MAX))  # offsets where every publication matches
+_COUNTING = pack(f"<{_COUNTED_MAX}I", *range(_COUNTED_MAX))  # offsets if every publication matches
 
 
 class StoredFlag(IntFlag):
-    """Flags of a STORED frame; without any it carries publications."""
+    """Flags of a STORED frame; a frame without flags carries publications."""
 
     ANSWER = 1  # to a `stores` service: the answer to a request that it passed on
-    REFUSAL = 2  # the answer is no
+    REFUSAL = 2  # the request was refused
     ACK = 4  # to a publisher: everything up to ``sequence`` is durable
     NOTICE = 8  # about a channel
 
@@ -75,34 +75,34 @@ class Quality(msgspec.Struct, frozen=True, array_like=True):
 
     store: StoreId
     previous: Count  # the sequence of the publisher's last reliable publication for this store; 0: there is none
-    publisher: str = ""  # with a batch: who makes it
+    publisher: str = ""  # with a batch: the publisher that makes it
     batch: int = 0
     part: str = ""
 
 
 class StoreAdvertisement(Body, frozen=True):
-    """What a store says of itself, every few seconds and when asked (on WANTED). Soft state."""
+    """How a store describes itself, every few seconds and when asked (on WANTED). Soft state."""
 
     store: StoreId
     name: str
     patterns: Annotated[list[Pattern], msgspec.Meta(max_length=PATTERNS_MAX)]
     inbox: str  # of the store's session: where directed publications (batches) go
-    ttl_ms: Annotated[int, msgspec.Meta(ge=0, le=3_600_000)]  # 0: it goes away now
-    broker: str = ""  # the name of the broker that it is at …
-    address: str = ""  # … and where that is dialled, for bulk readers; empty: unknown
-    state: str = "open"  # "open"; else the word of the reason for which it takes nothing now
-    first: Count = 0  # of its log MAIN
+    ttl_ms: Annotated[int, msgspec.Meta(ge=0, le=3_600_000)]  # 0: the store is stopping now
+    broker: str = ""  # the name of its broker …
+    address: str = ""  # … and the broker's address, for bulk readers; empty: unknown
+    state: str = "open"  # "open"; otherwise the word of the reason why it accepts nothing now
+    first: Count = 0  # first position of its log MAIN
     next: Count = 0
 
 
 class Asked(Body, frozen=True):
     """A request as a `stores` service passes it on to a store, on REQUEST."""
 
-    number: Count  # of the service; its answer carries it
+    number: Count  # the service's number for it; the answer carries it
     to: str  # the service's inbox
-    entity: str  # who asks, as proven to its broker
+    entity: str  # the requester, as proven to its broker
     roles: list[str]
-    inbox: str  # of the asker
+    inbox: str  # of the requester
     body: dict[str, Any]  # one of the requests below
 
 
@@ -110,20 +110,20 @@ class Asked(Body, frozen=True):
 
 
 class FindStores(Body, frozen=True, tag="find", tag_field="do"):
-    """Which stores serve a topic (the best first: publishers use that one), or overlap a filter, or all."""
+    """Find the stores that serve a topic (the best first: publishers use that one) or overlap a filter, or all."""
 
     topic: str = ""
     filter: str = ""
 
 
 class AttachPublisher(Body, frozen=True, tag="attach", tag_field="do"):
-    """Before the first reliable publication at a broker: acknowledgements shall come to my inbox."""
+    """Sent before the first reliable publication at a broker: send acknowledgements to this client's inbox."""
 
     store: StoreId
 
 
 class OpenChannel(Body, frozen=True, tag="open", tag_field="do"):
-    """Begin or resume a durable subscription (with a name) or a replay (without), on a channel of the client's."""
+    """Begin or resume a durable subscription (with a name) or a replay (without) on one of the client's channels."""
 
     store: StoreId
     channel: Channel
@@ -131,17 +131,17 @@ class OpenChannel(Body, frozen=True, tag="open", tag_field="do"):
     filter: str = "#"
     language: str = "topic"
     where: str = ""
-    start: str = ""  # "first" | "next" | "": where it was left; else "next" with a name, "first" without
+    start: str = ""  # "first" | "next" | "": where it stopped; if new, "next" with a name, "first" without
     position: Count | None = None  # begin here instead …
-    since_us: int | None = None  # … or with the first that was stored at this time or later
+    since_us: int | None = None  # … or with the first publication stored at this time or later
     end: Count | None = None  # end before this position …
-    until_us: int | None = None  # … or before the first that was stored later
-    pace: Annotated[float, msgspec.Meta(ge=0, le=1_000_000)] = 0.0  # 0: full speed; 1: as it came; 2: twice as fast
+    until_us: int | None = None  # … or before the first publication stored later
+    pace: Annotated[float, msgspec.Meta(ge=0, le=1_000_000)] = 0.0  # 0: full speed; 1: original speed; 2: twice that
     window: Window = 1_000
 
 
 class GiveCredit(Body, frozen=True, tag="credit", tag_field="do"):
-    """Everything before ``at`` is here; send on while fewer than ``window`` publications are under way."""
+    """Everything before ``at`` has arrived; continue while fewer than ``window`` publications are under way."""
 
     store: StoreId
     channel: Channel
@@ -151,7 +151,7 @@ class GiveCredit(Body, frozen=True, tag="credit", tag_field="do"):
 
 
 class AckPositions(Body, frozen=True, tag="ack", tag_field="do"):
-    """A durable subscription is done with everything before ``before``, and with the spans [first, end) of ``also``."""
+    """Acknowledge, for a durable subscription, everything before ``before`` and the spans [first, end) of ``also``."""
 
     store: StoreId
     name: Name
@@ -160,7 +160,7 @@ class AckPositions(Body, frozen=True, tag="ack", tag_field="do"):
 
 
 class CloseChannel(Body, frozen=True, tag="close", tag_field="do"):
-    """End a channel. A durable subscription keeps its place."""
+    """End a channel. A durable subscription keeps its position."""
 
     store: StoreId
     channel: Channel
@@ -180,10 +180,10 @@ class ListLogs(Body, frozen=True, tag="logs", tag_field="do"):
 
 
 class ListNames(Body, frozen=True, tag="names", tag_field="do"):
-    """The asker's durable subscriptions (an administrator's: everybody's), in pages."""
+    """The requester's durable subscriptions (for an administrator: all of them), in pages."""
 
     store: StoreId
-    after: str = ""  # "entity/name" of the last one of the page before
+    after: str = ""  # "entity/name" of the last entry of the previous page
 
 
 class CommitBatch(Body, frozen=True, tag="commit", tag_field="do"):
@@ -209,23 +209,23 @@ StoreRequest = (
 )
 
 
-# What is answered.
+# The answers.
 
 
 class StoresFound(Body, frozen=True):
-    """To FindStores."""
+    """The answer to FindStores."""
 
     stores: list[StoreAdvertisement]
 
 
 class Attached(Body, frozen=True):
-    """To AttachPublisher: the sequence up to which the store has everything; 0: it knows nothing of this publisher."""
+    """The answer to AttachPublisher: the store has everything up to this sequence; 0: the publisher is unknown."""
 
     have: Count
 
 
 class ChannelOpened(Body, frozen=True):
-    """To OpenChannel: where the reading begins, and what the log holds."""
+    """The answer to OpenChannel: where the reading begins, and what the log contains."""
 
     channel: Channel
     position: Count
@@ -236,12 +236,12 @@ class ChannelOpened(Body, frozen=True):
 
 
 class RequestDone(Body, frozen=True):
-    """To AckPositions (durable by then), CloseChannel, DropName and CommitBatch."""
+    """The answer to AckPositions (durable by then), CloseChannel, DropName and CommitBatch."""
 
-    before: Count = 0  # AckPositions: what is acknowledged now
-    batch: Count = 0  # CommitBatch: the last batch of this publisher that is visible …
+    before: Count = 0  # AckPositions: everything before this is acknowledged
+    batch: Count = 0  # CommitBatch: this publisher's last visible batch …
     position: Count = 0  # … and where it begins
-    repeated: bool = False  # this batch, or a later one, was committed before: nothing was changed
+    repeated: bool = False  # this batch, or a later one, was already committed: nothing changed
 
 
 class LogEntry(Body, frozen=True):
@@ -256,10 +256,10 @@ class LogEntry(Body, frozen=True):
 
 
 class LogsFound(Body, frozen=True):
-    """To ListLogs."""
+    """The answer to ListLogs."""
 
     logs: list[LogEntry]
-    counts: dict[str, int] = {}  # what the store did since it started, and how it stands
+    counts: dict[str, int] = {}  # what the store has done since it started, and its current state
 
 
 class NameEntry(Body, frozen=True):
@@ -268,15 +268,15 @@ class NameEntry(Body, frozen=True):
     entity: str
     name: str
     filter: str
-    before: Count  # acknowledged
-    lag: Count  # positions from there to the end of the log; not all of them need match
+    before: Count  # everything before this is acknowledged
+    lag: Count  # positions from there to the end of the log; not all of them need to match
     connected: bool = False
     language: str = "topic"
     where: str = ""
 
 
 class NamesFound(Body, frozen=True):
-    """To ListNames. ``more``: ask again after the last one."""
+    """The answer to ListNames. ``more``: ask again after the last entry."""
 
     names: list[NameEntry]
     more: bool = False
@@ -286,19 +286,19 @@ class NamesFound(Body, frozen=True):
 
 
 class Acknowledged(Body, frozen=True):
-    """In an ACK, where there is more to say than its sequence."""
+    """In an ACK that says more than its sequence."""
 
-    missing: Count = 0  # repeat what lies behind the frame's sequence, up to and including this one
+    missing: Count = 0  # repeat everything after the frame's sequence, up to and including this one
     refused: list[tuple[Count, int]] = []  # publications that are not stored: (sequence, code)
-    state: str = "open"  # as in StoreAdvertisement: why nothing is taken now
+    state: str = "open"  # as in StoreAdvertisement: why nothing is accepted now
 
 
 class Notice(Body, frozen=True):
     """About a channel. ``code`` 0 without a gap: it has reached its end."""
 
     channel: Channel
-    next: Count  # where the reading stands
-    gap: tuple[Count, Count] | None = None  # these positions [first, end) cannot be read; the reading goes on
+    next: Count  # the current position of the reading
+    gap: tuple[Count, Count] | None = None  # these positions [first, end) cannot be read; the reading continues
     code: int = 0  # why the channel was closed, or why there is a gap
     text: str = ""
 
@@ -328,7 +328,7 @@ def decode(kind: type[_B], data: bytes) -> _B:
 
 
 def decode_request(data: bytes) -> StoreRequest:
-    """What a client asks of the service `stores`."""
+    """JSON as a client's request to the service `stores`."""
     try:
         return _requests.decode(data)
     except _ERRORS as error:
@@ -336,7 +336,7 @@ def decode_request(data: bytes) -> StoreRequest:
 
 
 def convert_request(body: dict[str, Any]) -> StoreRequest:
-    """The same of JSON that was decoded before."""
+    """The same from JSON that is already decoded."""
     try:
         request: StoreRequest = msgspec.convert(body, StoreRequest)
     except _ERRORS as error:
@@ -358,16 +358,16 @@ def span(channel: int, before: int, after: int, offsets: Sequence[int], log: int
 
 
 def _counted(offsets: Sequence[int]) -> bytes | None:
-    """Offsets that count up by one, as bytes: a slice of what is there already. None if they do not."""
+    """Consecutive offsets as bytes: a slice of a constant. None if they are not consecutive."""
     count = len(offsets)
     first = offsets[0] if count else 0
     if first + count > _COUNTED_MAX or not count or offsets[-1] - first != count - 1:
-        return None  # they rise, so first and last tell
+        return None  # they are ascending, so first and last suffice
     return _COUNTING[4 * first : 4 * (first + count)]
 
 
 def span_of(frame: Frame) -> tuple[int, int, int, tuple[int, ...]]:
-    """(channel, before, after, offsets) of a STORED frame; ProtocolError where they do not fit each other."""
+    """(channel, before, after, offsets) of a STORED frame; ProtocolError if they do not fit each other."""
     headers = frame.headers
     count, odd = divmod(len(headers) - SPAN.size, 4)
     if odd or count < 0:
@@ -384,14 +384,14 @@ def span_of(frame: Frame) -> tuple[int, int, int, tuple[int, ...]]:
 
 
 def check_name(name: str) -> None:
-    """ProtocolError if this is no name for a durable subscription."""
+    """ProtocolError if this is not a valid name for a durable subscription."""
     if _NAME.fullmatch(name) is None:
         text = f"a name has at most {NAME_LENGTH_MAX} letters, digits and . _ @ : -, the first a letter or digit"
         raise ProtocolError(Reason.BODY_MALFORMED, text)
 
 
 def inbox_of(text: str) -> bytes | None:
-    """The inbox that somebody named, or None if it is none."""
+    """A text as an inbox topic; None if it is not one."""
     return text.encode() if is_inbox(text) else None
 
 

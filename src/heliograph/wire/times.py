@@ -1,9 +1,9 @@
-"""Time on the wire: what a PONG says of network time, to neighbours and to clients that asked for it.
+"""Time on the wire: the network time in a PONG, for neighbours and for clients that asked for it.
 
-In:    a Told; a PONG that came.
+In:    a Told; a PONG that was received.
 Out:   a PONG; a Told.
 State: none.
-Not here: what is made of it (timekeeping/), when it is asked for (broker/timing.py, client/timing.py).
+Not here: how it is used (timekeeping/), when it is asked for (broker/timing.py, client/timing.py).
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from heliograph.wire import bodies
 from heliograph.wire.frames import Frame, Kind, control
 
 FEATURE = "time"
-"""A client that names it in its HELLO gets the time in every PONG."""
+"""A client that names this feature in its HELLO gets the time in every PONG."""
 
 
 def pong(number: int, told: Told | None) -> bytes:
-    """The answer to a PING; without a body while there is nothing to tell."""
+    """The answer to a PING; without a body if the time is not known."""
     if told is None:
         return control(Kind.PONG, number)
     reference = told.reference
@@ -33,7 +33,7 @@ def pong(number: int, told: Told | None) -> bytes:
 
 
 def told_in(frame: Frame) -> Told | None:
-    """What a PONG says of the time; None if it says nothing. ProtocolError if its body is another one."""
+    """The time in a PONG; None if it has none. ProtocolError if its body is malformed."""
     if not frame.payload:
         return None
     body = bodies.decode(bodies.Time, frame.payload)

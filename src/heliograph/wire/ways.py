@@ -1,12 +1,12 @@
 """WaysHere: what a broker tells the services on its pipes about itself, its neighbours and the ways from here.
 
 In:    values, or JSON from a broker on a pipe.
-Out:   JSON, or structs; ProtocolError(BODY_MALFORMED) where the JSON does not fit.
+Out:   JSON, or structs; ProtocolError(BODY_MALFORMED) if the JSON does not fit.
 State: none.
 Not here: when services are told (broker/ways.py), how ways are found (broker/routing/map.py).
 
-A host is named by its cluster and its slot there. Next hops are links: whoever sends to a link that has ended is told,
-and never reaches a later link to the same broker by mistake.
+A host is named by its cluster and its slot there. Next hops are links: a service that sends to a link that has ended is
+told so, and never reaches a later link to the same broker by mistake.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class LinkedBroker(Body, frozen=True):
 
 
 class WaysHere(Body, frozen=True):
-    """Who we are, who is linked, and by which link everything else is reached."""
+    """This broker, its neighbours, and the links through which other brokers and clusters are reached."""
 
     broker: int
     name: str
@@ -37,15 +37,15 @@ class WaysHere(Body, frozen=True):
     slot: int
     incarnation: int
     neighbours: list[LinkedBroker] = []
-    members: list[tuple[int, int, int, int]] = []  # of the own cluster: slot, broker, link, cost
-    clusters: list[tuple[str, int, int]] = []  # the others: name, link, cost
+    members: list[tuple[int, int, int, int]] = []  # of our own cluster: slot, broker, link, cost
+    clusters: list[tuple[str, int, int]] = []  # other clusters: name, link, cost
 
 
 class Word(Body, frozen=True):
     """What a broker tells a service without being asked: one of these."""
 
     ways: WaysHere | None = None
-    ended: int = 0  # the link of a client that asked this service
+    ended: int = 0  # the link of a client that had sent requests to this service
 
 
 _words = msgspec.json.Decoder(Word)
@@ -59,7 +59,7 @@ def encode(body: Word | WaysHere) -> bytes:
 
 
 def decode_word(data: bytes) -> Word:
-    """JSON as a word of the broker."""
+    """JSON as a Word of the broker."""
     try:
         return _words.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

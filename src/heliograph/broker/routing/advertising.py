@@ -51,7 +51,7 @@ class Advertising:
         self._look_whether_settled()
 
     def _look_whether_settled(self) -> None:
-        """If our own interests or our part's are not told in full, tell the rest at the next wake."""
+        """If our own interests or those of our part are not fully advertised yet, continue at the next wake."""
         if not (self.own.is_settled and self.leadership.is_settled):
             self._timers.set("interests", 0, self._tell_more)
 

@@ -1,14 +1,14 @@
-"""Barriers: how a broker learns that every broker in reach has heard what it told.
+"""Barriers: how a broker learns that every broker in reach has received what it told them.
 
 In:    WAVE frames; calls when an interest was learned or a neighbour is gone.
 Out:   WAVE frames; a call when a barrier that was started here has come back.
 State: barriers that pass through here, each for at most a few seconds; the callers that wait for one of ours.
 Not here: what is told (announcements.py, advertising.py, leadership.py).
 
-A barrier spreads over every link. A broker answers the neighbour from which it first heard of it, once all its other
-neighbours have answered. Links keep order, so what was told before the barrier is known wherever the barrier has been.
-A broker starts one barrier at a time; calls that come meanwhile share the next one. While one leader takes over from
-another, the new one answers only when it has begun: the barrier waits for its interests, and for the paths to it.
+A barrier spreads over every link. A broker answers the neighbour from which it first received the barrier, once all its
+other neighbours have answered. Links keep order, so wherever the barrier has been, everything told before it is known.
+A broker starts one barrier at a time; calls in the meantime share the next one. While one leader takes over from
+another, the new leader answers only when it leads: the barrier waits for its interests, and for the paths to it.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from heliograph.machine import Instant, Timers
 from heliograph.wire import broker_bodies as wire
 from heliograph.wire.frames import Frame, Kind
 
-BARRIERS_MAX = 4_096  # passing through at once, one per broker; more are not answered and time out where they began
-BARRIERS_PER_NEIGHBOUR_MAX = 1_024  # of them from one neighbour, so that none can fill the table
+BARRIERS_MAX = 4_096  # passing through at once, one per broker; more are not answered and time out where they started
+BARRIERS_PER_NEIGHBOUR_MAX = 1_024  # of them from one neighbour, so that no neighbour can fill the table
 BARRIER_MS_MAX = 5_000  # a barrier that was lost somewhere ends here
 
 
@@ -47,7 +47,7 @@ class Barrier:
         self.key = (broker, number)
         self.wide = wide
         self.need = need  # leader, incarnation, number: answer once this interest is known
-        self.told = (0, 0, 0)  # the same, from the answers so far
+        self.told = (0, 0, 0)  # the highest of these in the answers so far
         self.source = source
         self.done = done
         self.waiting: dict[int, None] = {}
@@ -63,11 +63,11 @@ class Barriers:
         self._timers = timers
         self._barriers: dict[tuple[int, int], Barrier] = {}
         self._number = view.map.me.incarnation << 16  # above those of earlier incarnations
-        self._asking: list[Callable[[Instant], None]] = []  # called when our present barrier comes back
-        self._waiting: list[Callable[[Instant], None]] = []  # … and the next one
+        self._asking: list[Callable[[Instant], None]] = []  # called when our current barrier comes back
+        self._waiting: list[Callable[[Instant], None]] = []  # … and when the next one does
 
     def look_again(self, gone: Neighbour | None, now: Instant) -> None:
-        """An interest was learned, or a neighbour is gone: a barrier may have waited for that."""
+        """An interest was learned, or a neighbour is gone: a barrier may have been waiting for that."""
         for barrier in list(self._barriers.values()):
             self._answered(barrier, gone, now)
 
@@ -113,7 +113,7 @@ class Barriers:
                 self._answered(barrier, neighbour, now)
             return
         if barrier is not None or body.broker == self._view.me:
-            # It comes round a loop. The neighbour that asked first gets our full answer.
+            # It came back through a loop. The neighbour that asked first gets our full answer.
             self._answer(neighbour, body.broker, body.number, body.wide, (0, 0, 0))
             return
         if self._is_full(neighbour):
@@ -151,7 +151,7 @@ class Barriers:
             return
         if not barrier.wide and (due := self._leadership.due_for(barrier.key[0])) is not None:
             if not due:
-                return  # the leader has not advertised the asker's interests yet, but will
+                return  # the leader has not advertised the requester's interests yet, but will
             barrier.told = max(barrier.told, due)
         if self._has_heard(barrier.need):
             self._end(barrier, now)
@@ -169,7 +169,7 @@ class Barriers:
         return leader in view.paths.parts or leader in view.map.members or not owner.filters
 
     def _end(self, barrier: Barrier, now: Instant) -> None:
-        """It has come back, or was lost somewhere: no caller waits for ever."""
+        """The barrier has come back, or was lost somewhere: either way, no caller waits any longer."""
         if self._barriers.pop(barrier.key, None) is None:
             return
         self._timers.cancel(("barrier", barrier.key))

@@ -1,7 +1,7 @@
 """The catalogue: every known record and interest, by kind and owner, with its age.
 
 In:    the view, and what we ourselves advertise.
-Out:   items with their ages; whether they are in reach; the bodies in which they are told.
+Out:   items with their ages; whether they are in reach; the bodies that describe them.
 State: none.
 Not here: what neighbours lack (exchange.py), how long things are kept (out_of_reach.py).
 """
@@ -26,7 +26,7 @@ class Catalogue:
         self._advertising = advertising
 
     def known(self) -> dict[Item, None]:
-        """Everything that other brokers and we have told."""
+        """Everything that other brokers told us, and what we advertise."""
         view = self._view
         items: dict[Item, None] = {("member", broker): None for broker in view.map.members}
         items.update({("gateway", broker): None for broker in view.map.gateways})
@@ -48,7 +48,7 @@ class Catalogue:
         return view.interests.age(broker, what == "wide")
 
     def in_reach(self, what: What, broker: int) -> bool:
-        """True if there is a path to its owner and it still means something."""
+        """True if there is a path to its owner and the item still has a meaning."""
         view = self._view
         if what in INNER:
             return broker in view.paths.cluster
@@ -57,7 +57,7 @@ class Catalogue:
         return broker in view.paths.parts or broker in (self._advertising.leadership.leader, view.me)
 
     def interests_of(self, broker: int, wide: bool) -> list[Interest]:
-        """What an owner wants, in full, as it is told; nothing if that is not known."""
+        """A full snapshot of an owner's interests; empty if they are not known."""
         view = self._view
         if broker == view.me:
             advertised = self._ours(wide)

@@ -7,16 +7,17 @@ State: what is held back; the marks that members of our cluster must answer.
 Not here: which path is shortest (map.py), what goes where (plans.py), parcels (parcels.py).
 Paper: [grid] §1.2; N11, publisher order.
 
-A destination is a member of our cluster, or another part of a cluster. When its next hop changes, a MARK goes down the
-old path, behind the last parcel, and everything that follows for this destination is held back. The destination answers
-with MARKED. A broker at which a part is entered first passes the MARK on to those of its members that it sent something
-to. The answer shows that everything on the old path has arrived, so what was held back follows on the new one. Brokers
-on the path do the same for themselves, and MARKs are held back like publications, so changes at several places add up.
+A destination is a member of our cluster, or another part of a cluster. When its next hop changes, a MARK is sent along
+the old path, after the last parcel, and everything that follows for this destination is held back. The destination
+answers with MARKED. A broker at which a part is entered first passes the MARK on to those members that it has sent
+something to. The answer shows that everything on the old path has arrived, so what was held back follows on the new
+path. Brokers on the path do the same for their own changes, and MARKs are held back like publications, so changes in
+several places can be combined.
 
 While brokers have different views for a moment, they may wait for each other. So two things are never held back:
-parcels that have been here before, which are older than what is held back, and parcels from the old next hop. Cycles
-that remain, and MARKs that were lost, end by a time limit. When a link is gone nothing waits: the MARK may never
-arrive, and publications that are delivered out of order because of that are counted there (``late``).
+parcels that have been here before, which are older than what is held back, and parcels from the old next hop. Remaining
+cycles and lost MARKs end by a time limit. When a link is gone nothing waits: the MARK may never arrive. Publications
+that are delivered out of order because of that are counted at their destination (``late``).
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ from heliograph.notes import ChangeoverCut
 from heliograph.wire import broker_bodies as wire
 from heliograph.wire.frames import Frame, Kind, control
 
-HOLD_NS = 5_000_000_000  # nothing is held back for longer. A busy computer answers after a second or two, and a shorter
-# time than that would let publications overtake; a MARK is lost only where an overloaded link drops what waits for it.
+HOLD_NS = 5_000_000_000  # nothing is held back for longer. A busy computer answers after a second or two; with a limit
+# below that, publications would overtake others. A MARK is lost only if an overloaded link drops its backlog.
 GATHER_NS = 5_000_000  # after a first answer, wait for others, so that a run for many destinations is one parcel
-HELD_BYTES_MAX = 8 << 20  # held back for all destinations, as much as for one slow link; then it is sent on …
-HELD_RUNS_MAX = 16_384  # … or at so many runs, which take a hundredth of a second or two to send
-GATHERS_MAX = 4_096  # MARKs that wait for our members: one of every broker of a large network …
-GATHERS_PER_NEIGHBOUR_MAX = 1_024  # … of which one neighbour may use so many
+HELD_BYTES_MAX = 8 << 20  # held back for all destinations, as much as for one slow link; beyond it, all is sent on …
+HELD_RUNS_MAX = 16_384  # … or at this many runs, which take 10 to 20 ms to send
+GATHERS_MAX = 4_096  # MARKs that wait for our members: one from every broker of a large network …
+GATHERS_PER_NEIGHBOUR_MAX = 1_024  # … of which one neighbour may use this many
 
 
 class Gather:
@@ -52,14 +53,14 @@ class Gather:
 
     def __init__(self, mark: wire.Mark, number: int, way: list[int], source: Port, waiting: dict[int, None]) -> None:
         self.mark = mark
-        self.number = number  # as the asker counts
+        self.number = number  # the requester's number for it
         self.way = way
         self.source = source
-        self.waiting = waiting  # members
+        self.waiting = waiting  # members that have not answered
 
 
 class Changeover:
-    """Changes ways in order."""
+    """Changes paths without reordering."""
 
     def __init__(
         self, view: View, holds: Holds, plans: Plans, teller: Teller, links: LinkWriter, timers: Timers
@@ -75,7 +76,7 @@ class Changeover:
         self._marked: dict[int, int] = {}  # number of a MARK of ours -> destination
         self._gathers: dict[int, Gather] = {}  # number of the MARK to our members -> what it is for
         self._number = 0
-        self._is_gathering = False  # a timer runs, after which those that are answered are released
+        self._is_gathering = False  # a timer runs that will release the answered holds
         self._counts = dict.fromkeys(("changes", "answered", "timed_out", "overflowed", "released"), 0)
         self._held_bytes_most = 0
         self._longest_ns = 0
@@ -84,7 +85,7 @@ class Changeover:
     def report(self) -> dict[str, Any]:
         """What was changed, how it ended, and what is held back."""
         return {
-            **self._counts,  # these but the first: how holds ended
+            **self._counts,  # all but the first: how holds ended
             "holding": len(self._holds.changing),
             "held_bytes": self._held_bytes,
             "held_bytes_most": self._held_bytes_most,
@@ -92,10 +93,10 @@ class Changeover:
             "unroutable": self._unroutable,
         }
 
-    # -- a way is changed -------------------------------------------------------------------------------------------
+    # -- changing a path --------------------------------------------------------------------------------------------
 
     def begin(self, before: Paths, now: Instant) -> None:
-        """Paths changed and none of them is lost: mark the old paths that were in use."""
+        """Paths changed and none was lost: mark the old paths that were in use."""
         paths = self._view.paths
         for broker, member in paths.cluster.items():
             if broker in before.cluster and broker != self._view.me:
@@ -105,7 +106,7 @@ class Changeover:
             self._change(leader, name, Targets(0, (name,)), before.next_to_part(name), now)
 
     def _change(self, destination: int, name: int, targets: Targets, old: int | None, now: Instant) -> None:
-        """Mark the old path of a destination, which may have had another name, if something is on it."""
+        """Mark the old path of a destination, which may have had another name, if something may be under way on it."""
         view = self._view
         step = self._step_to(destination)
         neighbour = None if old is None else view.neighbours.get(old)
@@ -137,7 +138,7 @@ class Changeover:
     # -- holding back ---------------------------------------------------------------------------------------------
 
     def hold_back(self, sink: Sink, frames: bytes, now: Instant) -> None:
-        """Keep a run for those of its targets that have to wait. The sink may be older than the end of their hold."""
+        """Keep a run for those of its targets that have to wait. Their hold may have ended since the sink was made."""
         assert isinstance(sink, HopSink)
         self._send(sink.run(frames, self._view.me), now)
         if self._held_bytes > HELD_BYTES_MAX or len(self._held) > HELD_RUNS_MAX:
@@ -170,7 +171,7 @@ class Changeover:
             self._release(answered, "answered", now)
 
     def release_all(self, now: Instant) -> None:
-        """A link is gone: use the paths that are left, at once, and let no other broker wait for our members."""
+        """A link is gone: use the remaining paths at once, and let no other broker wait for our members."""
         for hold in self._holds.changing.values():
             hold.lose()
         if self._holds.changing:
@@ -179,7 +180,7 @@ class Changeover:
             self._end_gather(number)
 
     def _release(self, destinations: list[int], how: str, now: Instant) -> None:
-        """These need not wait any longer. What was held back goes first; then their paths may change again."""
+        """These need not wait any longer. What was held back is sent first; then their paths may change again."""
         for destination in destinations:
             hold = self._holds.changing[destination]
             hold.end()
@@ -213,7 +214,7 @@ class Changeover:
         it."""
         try:
             mark = wire.decode_mark(frame.payload)
-        except ProtocolError as error:  # the neighbour that relayed it is not to blame
+        except ProtocolError as error:  # do not blame the neighbour that relayed it
             self._links.count(error.reason)
             return
         view = self._view
@@ -238,7 +239,7 @@ class Changeover:
         return len(self._gathers) >= GATHERS_MAX or of_link >= GATHERS_PER_NEIGHBOUR_MAX
 
     def _drop_gather(self, number: int) -> None:
-        """A member has not answered. The asker has stopped waiting by now."""
+        """A member has not answered. The requester has stopped waiting by now."""
         self._gathers.pop(number, None)
 
     def _end_gather(self, number: int) -> None:
@@ -250,7 +251,7 @@ class Changeover:
         self._pass_on(wire.Marked(mark.broker, mark.leader, self._view.me, TTL, way), number)
 
     def _pass_on(self, answer: wire.Marked, number: int) -> None:
-        """Send an answer back the way its MARK came or, if that is unknown or the link is gone, along the map."""
+        """Send an answer back the way its MARK came; if that is unknown or the link is gone, by the shortest path."""
         view, way = self._view, list(answer.way)
         back = way.pop() if way else 0
         if answer.broker in view.neighbours:
@@ -266,7 +267,7 @@ class Changeover:
             self._links.put(neighbour.link, control(Kind.MARKED, number, wire.encode(body)))
 
     def receive(self, link: Port, frame: Frame, now: Instant) -> None:
-        """A MARKED, for us or to be passed on. One that no hold waits for any more is ignored."""
+        """A MARKED, for us or to be passed on. It is ignored if no hold waits for it any more."""
         answer = wire.decode_marked(frame.payload)
         if answer.broker != self._view.me:
             self._pass_on(answer, frame.sequence)

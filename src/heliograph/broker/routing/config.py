@@ -1,4 +1,4 @@
-"""Settings of routing: which other brokers a broker is linked to, and how it watches them.
+"""Routing settings: which other brokers a broker is linked to, and how it watches them.
 
 In:    values of the right type.
 Out:   frozen configs; ``problems()``, ``link_problems()`` and ``link_fault()`` say what is wrong with them, by key.
@@ -75,8 +75,8 @@ class NetworkConfig:
         note="needs network.key_file or certificates",
         reloads=False,
     )
-    certified: bool = False  # it has a certificate, its key and an authority, and proves itself by them on secure links
-    dials_secure: bool = False  # it has something of [tls], without which no secure link is dialled
+    certified: bool = False  # it has a certificate, a key and an authority, which prove it on secure links
+    dials_secure: bool = False  # [tls] has some settings, without which no secure link is dialled
     links: tuple[LinkConfig, ...] = ()
     heartbeat_ms: int = setting(500, "how often brokers send a heartbeat on a link", allowed="above 0")
     suspect_ms: int = setting(
@@ -114,7 +114,7 @@ class NetworkConfig:
         return found
 
     def link_problems(self, path: str = "network") -> list[Problem]:
-        """Everything wrong with the links that are to be kept. Each reason is given once, for the first of them."""
+        """Everything wrong with the links to keep. Each reason is given once, for the first link that has it."""
         found: list[Problem] = []
         known: dict[tuple[str, int], None] = {}
         faults: dict[str, str] = {}
@@ -130,7 +130,7 @@ class NetworkConfig:
         return found + [Problem(key, f": {fault}") for fault, key in faults.items()]
 
     def link_fault(self, link: LinkConfig, *, keyed: bool) -> str | None:
-        """Why no broker could ever be linked at this address; None if one could be."""
+        """Why a link to this address could never come up; None if it could."""
         if not keyed and not (link.secure and self.certified):
             return (
                 "brokers prove themselves to each other; set network.key_file (`heliograph network key` makes it), "

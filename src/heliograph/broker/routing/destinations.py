@@ -42,7 +42,7 @@ class Destinations:
         self._plans = plans
 
     def elsewhere(self, topic: bytes, inside: bool, conditional: Sequence[RemoteInterest] = ()) -> Elsewhere:
-        """Where a topic goes besides our own clients; ``conditional``: interests that match by its content."""
+        """Where a topic goes besides our own clients; ``conditional``: interests whose conditions are met."""
         if not self._view.interests:
             return Elsewhere()
         targets, groups = self.targets_of(topic, inside, conditional)
@@ -54,7 +54,7 @@ class Destinations:
     ) -> tuple[Targets, dict[int, list[Owner]]]:
         """The targets of a topic besides our own clients, and for each group that shares it the owners with members.
 
-        ``inside``: it came from another cluster, whose broker has served all clusters; only ours is left.
+        ``inside``: it came from another cluster, where it was sent to all other clusters; only ours is left.
         """
         members = 0
         parts: dict[int, None] = {}

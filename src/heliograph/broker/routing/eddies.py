@@ -5,13 +5,13 @@ Out:   the same parcels, sent on along the paths of that later moment.
 State: the parcels that wait.
 Not here: when a parcel turns back (plans.py), orderly changes (changeover.py).
 
-While a new cost spreads, brokers have different views for some hundredths of a second, and two of them may each take
-the other for the next hop. Parcels that go to and fro between them would be overtaken, and would run out of hops before
-the brokers agree. So they wait, and everything else for their destination behind them, until our own path changes; or
-until a MARK comes, which says that a broker before us takes another path and holds back what is newer, so that the
-parcels can go back to it. Otherwise they go back after a while.
+While a new cost spreads, brokers have different views for some tens of milliseconds, and two of them may each use the
+other as the next hop. Parcels that go back and forth between them would be overtaken, and would run out of hops before
+the brokers agree. So these parcels wait, and everything else for their destination waits behind them, until our own
+path changes or a MARK comes. A MARK shows that a broker before us takes another path and holds back what is newer, so
+the parcels can go back to it. Otherwise they go back after a while.
 
-After a loss they wait for a much shorter time: a parcel may have to turn back because a link on its path is gone.
+After a loss they wait much less: a parcel may have to turn back because a link on its path is gone.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from heliograph.wire.scan import frames_of
 
 WAIT_NS = 2_000_000_000  # views agree after half a second on an idle computer (pace.py), but a busy one takes longer
 WAIT_TROUBLED_NS = 50_000_000  # after a loss
-BYTES_MAX = 8 << 20  # that wait, as much as for one slow link; then they are sent on
+BYTES_MAX = 8 << 20  # of waiting parcels, as much as for one slow link; beyond it they are sent on
 KIND = 4  # the offset of a frame's kind
 
 
@@ -44,11 +44,11 @@ class Eddies:
         self._counts = dict.fromkeys(("waited", "timed_out", "overflowed", "unroutable"), 0)
 
     def report(self) -> dict[str, int]:
-        """How many runs had to wait, how often that ended by time or size, and for how many there was no path then."""
+        """How many runs had to wait, how often a wait ended by time or size, and how many then had no path."""
         return {**self._counts, "waiting_bytes": self._bytes}
 
     def take(self, sink: Sink, frames: bytes, now: Instant) -> None:
-        """Parcels that would turn back, or follow one that would."""
+        """Keep parcels that would turn back, or that follow one that would."""
         assert isinstance(sink, HopSink)
         run = sink.run(frames, self._view.me)
         new = [each for each in self._plans.destinations(run.targets) if each not in self._holds.turning]
@@ -72,12 +72,12 @@ class Eddies:
         self.release(now)
 
     def release(self, now: Instant) -> None:
-        """Send on what waits, back if need be."""
+        """Send on what waits, even back where it came from."""
         if self._holds.turning:
             self._release(list(self._holds.turning), now)
 
     def _release(self, destinations: list[int], now: Instant) -> None:
-        """The same for some destinations; others go on waiting."""
+        """The same for some destinations; the others keep waiting."""
         turning = self._holds.turning
         for destination in destinations:
             turning.pop(destination, None)

@@ -1,16 +1,16 @@
 """The exchange: two neighbours tell each other what one of them lacks.
 
-In:    neighbours whose link has begun to count; things that came back into reach; SYNC frames.
+In:    neighbours whose link has begun to count; items that came back into reach; SYNC frames.
 Out:   SYNC frames (what we have, what we ask for); MAP and INTEREST frames with what was asked for.
-State: what neighbours asked for and were not told yet.
-Not here: what is learned and passed on meanwhile (routing.py), how long things are kept (out_of_reach.py).
+State: requests of neighbours that are not answered yet.
+Not here: what is learned and passed on in the meantime (routing.py), how long items are kept (out_of_reach.py).
 Paper: [grid] §1.2; N8, a healed partition merges.
 
-A broker offers what is in reach, by owner and number; the other side asks for what it lacks. So what is out of reach is
+A broker offers what is in reach, by owner and number; the other side asks for what it lacks. So items out of reach do
 not spread, with one exception: if a neighbour offers something older than what we know, we send it the newer version,
-because it may be about that neighbour itself, from an earlier incarnation with a later clock.
+because it may be about that neighbour itself, from an earlier incarnation whose clock was ahead.
 
-A short question may have a long answer. So answers are given in portions, to neighbours in turn, and a question that is
+A short request may have a long answer. So answers are sent in portions, to neighbours in turn, and a request that is
 repeated before it was answered is answered once.
 """
 
@@ -27,7 +27,7 @@ from heliograph.wire import broker_bodies as wire
 from heliograph.wire.broker_bodies import SYNC_PER_BODY_MAX, Sync, What
 from heliograph.wire.frames import Frame, Kind
 
-TOLD_AT_ONCE = 16_384  # records and interests in answers: a few hundredths of a second
+TOLD_AT_ONCE = 16_384  # records and interests in answers: a few tens of milliseconds
 
 
 class Exchange:
@@ -60,7 +60,7 @@ class Exchange:
             self._say(neighbour, Sync(has=has[start : start + SYNC_PER_BODY_MAX]))
 
     def ask(self, neighbour: Neighbour, items: list[Item]) -> None:
-        """Ask for things in full."""
+        """Ask for full snapshots of these items."""
         if items:
             self._say(neighbour, Sync(wants=items))
 
@@ -89,7 +89,7 @@ class Exchange:
             self._owed.setdefault(neighbour, {})[(what, broker)] = None
 
     def _answer(self, now: Instant) -> None:
-        """Tell some of what was asked for; the rest at the next wake."""
+        """Send some of what was asked for; the rest follows at the next wake."""
         room = TOLD_AT_ONCE
         while self._owed and room > 0:
             neighbour = next(iter(self._owed))
@@ -108,7 +108,7 @@ class Exchange:
         return what not in INNER or neighbour.cluster == self._view.map.me.cluster
 
     def send(self, neighbour: Neighbour, what: What, broker: int) -> int:
-        """Tell the newest version of an item, if there is one. Returns how much that is."""
+        """Send the newest version of an item, if there is one. Returns its size in records and interests."""
         if what in ("member", "gateway"):
             records = self._view.map.members if what == "member" else self._view.map.gateways
             if broker in records:

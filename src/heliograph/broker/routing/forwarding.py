@@ -1,4 +1,4 @@
-"""Forwarding: sends frames from this broker to their targets, and again after a neighbour was lost.
+"""Forwarding: sends frames from this broker to their targets, and again if a neighbour is lost.
 
 In:    frames with their targets; COUNT frames; neighbours that are gone, suspected or do not hear us.
 Out:   parcels to the next neighbours.
@@ -44,7 +44,7 @@ class Forwarding:
         link.neighbour.confirm(frame.sequence)
 
     def plan_again(self, neighbour: Neighbour, now: Instant) -> int:
-        """A neighbour is gone or suspected: send what it has not confirmed another way, under the same ids."""
+        """A neighbour is gone or suspected: send its unconfirmed parcels another way, under the same ids."""
         waiting = self._links.abandon(neighbour.link)
         sent = neighbour.take_back()
         for _, _, chunks, sink in sent:

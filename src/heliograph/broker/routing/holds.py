@@ -5,8 +5,8 @@ Out:   the neighbour that leads to a destination, or a stand-in while parcels fo
 State: the holds; the destinations of parcels that would turn back.
 Not here: when something waits, for how long, and what becomes of it (changeover.py, eddies.py).
 
-A stand-in is a neighbour without a broker. Plans name it like any other, and what is delivered to it goes to the part
-that keeps it. So sinks, routes and ways need not know that something waits.
+A stand-in is a neighbour without a broker. Plans name it like any other neighbour, and what is delivered to it goes to
+the part that keeps it. So sinks, routes and ways need not know that something waits.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class Hold:
     __slots__ = ("is_answered", "is_over", "number", "old", "since", "step")
 
     def __init__(self, number: int, old: int, step: int, since: Instant) -> None:
-        self.number = number  # of our MARK
+        self.number = number  # the number of our MARK
         self.old = old  # the neighbour by which it was reached until now
-        self.step = step  # its next neighbour, even if another would be shorter by then
+        self.step = step  # its next neighbour, even if another one is on a shorter path by then
         self.since = since
         self.is_answered = False
         self.is_over = False  # what was held back leaves now
@@ -48,12 +48,12 @@ class Holds:
     def __init__(self, view: View, hold_back: Taker, turn_back: Taker) -> None:
         self._view = view
         self.changing: dict[int, Hold] = {}  # destination -> its hold
-        self.detour = stand_in(hold_back)  # stands for the neighbour to which what is held back will go
-        self.turning: dict[int, None] = {}  # destinations for which something waits that would turn back
-        self.eddy = stand_in(turn_back)  # … and the stand-in for where it would go
+        self.detour = stand_in(hold_back)  # takes the place of the next neighbour while parcels are held back
+        self.turning: dict[int, None] = {}  # destinations with waiting parcels that would turn back
+        self.eddy = stand_in(turn_back)  # … and the stand-in that takes them
 
     def way_to(self, destination: int, step: int | None, trace: tuple[int, ...]) -> Neighbour | None:
-        """The neighbour for a parcel with this trace, where ``step`` would be the shortest."""
+        """The neighbour, or stand-in, for a parcel with this trace; ``step`` is the neighbour on the shortest path."""
         if destination in self.turning:
             return self.eddy
         neighbours = self._view.neighbours
@@ -71,6 +71,6 @@ class Holds:
         return hold is not None and not hold.is_over
 
     def forget_sinks(self) -> None:
-        """The paths change: nothing went to the stand-ins."""
+        """The paths change: forget the sinks of the stand-ins."""
         self.detour.forget_sinks()
         self.eddy.forget_sinks()

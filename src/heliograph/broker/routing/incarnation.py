@@ -3,12 +3,12 @@
 In:    records and interests about ourselves that other brokers pass on.
 Out:   a higher incarnation, with everything about ourselves told again; a correction of an outdated record.
 State: the newest incarnation of ours that other brokers know; when ours was last raised.
-Not here: which record counts (map.py, interests.py), two brokers of one name that are linked (peering.py).
+Not here: which record is valid (map.py, interests.py), two linked brokers with the same name (peering.py).
 Paper: N4, N18.
 
-Brokers that know a newer record of us than our own would ignore what we tell. That record may be from an earlier
-incarnation, if the clock was set back since, from another broker of our name, or forged. So we raise our incarnation
-above it; but not too often, because two brokers of one name outbid each other as long as both run.
+Brokers that know a newer record under our name than our own would ignore what we tell them. That record may be from an
+earlier incarnation, if the clock was set back since; from another broker with our name; or forged. So we raise our
+incarnation above it, but not too often, because two brokers with the same name outbid each other while both run.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from heliograph.wire.broker_bodies import Gateway, Interest, Record
 from heliograph.wire.limits import AGE_MAX
 
 RENEW_NS = 1_000_000_000  # between two incarnations of ours: each costs every broker a few updates
-CONTESTED_NS = 60_000_000_000  # a broker that had to raise it again within this time shares its name with another
+CONTESTED_NS = 60_000_000_000  # a broker that has to raise it again within this time shares its name with another
 
 
 class Incarnation:
@@ -49,11 +49,11 @@ class Incarnation:
         self._exchange = exchange
         self._teller = teller
         self._timers = timers
-        self._newest = 0  # incarnation of ours that others know
+        self._newest = 0  # the newest incarnation of ours that others know
         self._renewed_at: Instant | None = None
 
     def hear_record(self, record: Record, link: Port, now: Instant) -> None:
-        """A neighbour has passed on a record of us."""
+        """A neighbour has passed on a record under our name."""
         me = self._view.map.me
         if not isinstance(record, Gateway):
             self._hear(record.age, me.age, now)
@@ -70,7 +70,7 @@ class Incarnation:
 
     def _hear(self, theirs: tuple[int, int], ours: tuple[int, int], now: Instant) -> None:
         if theirs <= ours:
-            return  # our own, come back
+            return  # our own, returned to us
         self._newest = max(self._newest, theirs[0])
         if self._renewed_at is not None and now < self._renewed_at + RENEW_NS:
             self._timers.set("renew", self._renewed_at + RENEW_NS, self._renew)
@@ -85,7 +85,7 @@ class Incarnation:
         self._renewed_at = now
         incarnation = max(self._newest, known.me.incarnation) + 1
         if incarnation > AGE_MAX:
-            return  # nothing can be newer. It was counted; an operator has to remove the broker that sends this
+            return  # no number is higher. It was counted; an operator has to remove the broker that sends this
         known.learn(replace(known.me, incarnation=incarnation, number=1))
         self._advertising.renew(incarnation)
         self._announcements.announce(now, anew=True)
@@ -93,7 +93,7 @@ class Incarnation:
             self._advertising.leadership.announce_gateway(now, renew=True)
 
     def _correct(self, record: Gateway, link: Port, now: Instant) -> None:
-        """The neighbour believes that we are still a gateway. Items out of reach are not offered, so tell it again."""
+        """The neighbour believes that we are still a gateway. Items out of reach are not offered, so tell it."""
         known = self._view.map.gateways.get(self._view.me)
         if known is None:
             self._advertising.leadership.announce_gateway(now, renew=True)

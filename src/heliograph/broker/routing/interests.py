@@ -1,14 +1,14 @@
 """Interests: what other brokers and clusters want, and what we advertise that we want.
 
 In:    our clients' filters as they come and go; other owners' interests as they are told.
-Out:   remote interests that match a topic; Interest bodies to tell.
+Out:   remote interests that match a topic; Interest bodies to send.
 State: per owner what it wants and the number of its last change; two covering sets, our own and our cluster's.
 Not here: the path to an owner (map.py), telling neighbours (advertising.py), local subscriptions (subscriptions.py).
 Paper: [grid] §1.2, destinations from interests; [resources] §3.2, covering.
 
 An owner is a broker of our cluster, or another part of a cluster. What a broker tells its cluster is reduced by
 covering; what the leader of a cluster tells the network is the union of its members' interests, reduced again. An
-aggregate that is over its limit is widened, never cut: first conditions are left out, then one filter stands for many.
+aggregate over its limit is widened, never cut: first conditions are left out, then one filter replaces many.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from heliograph.model.topics import HIDDEN_ROOTS, TOPIC_LEVELS_MAX, filter_fault
 from heliograph.wire.broker_bodies import INTERESTS_PER_BODY_MAX, Interest, Told
 
 OWNERS_MAX = 32_768  # two for each broker of a map
-OWNER_FILTERS_MAX = 100_000  # of one owner. A correct one widens long before; of a faulty one the rest is not kept
+OWNER_FILTERS_MAX = 100_000  # of one owner. A correct owner widens long before; a faulty one is cut off
 INTERESTS_BYTES_MAX = 512 << 20  # of all owners: about a million interests; beyond it, new ones are not kept …
 INTEREST_BYTES = 600  # … each takes this much besides its filter and condition
 PENDING_BYTES_MAX = 128 << 20  # of snapshots that have not arrived in full: more than the largest one …
 TOLD_BYTES = 64  # … each interest takes this much besides its text
-SETTLED_AT_ONCE = 16  # interests that move in the covering set because another came or went: about a millisecond
+SETTLED_AT_ONCE = 16  # interests moved in the covering set because another came or went: about a millisecond
 GROUP_NAME_MAX = 128
 AS_IT_IS = TOPIC_LEVELS_MAX + 1  # a depth at which every filter is told unchanged
 T = TypeVar("T")
 
-TOLD_BYTES_MAX = 4_096  # a longer condition is not told: only its filter is
-BODY_BYTES_MAX = 128 << 10  # of filters and conditions in one body: reading them takes a few tenths of a second
+TOLD_BYTES_MAX = 4_096  # a longer condition is left out: only its filter is told
+BODY_BYTES_MAX = 128 << 10  # of filters and conditions in one body: parsing them takes a few tenths of a second
 
 Group = tuple[Wanted, str]
 """A filter, with or without a condition, and the name of the group that shares it."""
@@ -119,7 +119,7 @@ class Interests:
         return self._contents.fields(topic)
 
     def age(self, broker: int, wide: bool) -> tuple[int, int] | None:
-        """The number of an owner's last change; None if nothing is known of it in full."""
+        """The number of an owner's last change; None if no full snapshot is known."""
         owner = self.owners.get((broker, wide))
         return None if owner is None or owner.age == (0, 0) else owner.age
 
@@ -218,7 +218,7 @@ class Interests:
             difference.groups_came.append((wanted, group))
 
     def _enter(self, remote: RemoteInterest, difference: Difference) -> None:
-        """Put it into its table. If the index has no room for its condition, only its filter counts."""
+        """Put an interest into its table. If the index has no room for its condition, only its filter is used."""
         pattern = filter_of(remote.wanted)
         if remote.condition is not None:
             try:
@@ -277,7 +277,7 @@ class AdvertisedInterests:
         self.broker = broker
         self.wide = wide
         self.age = (incarnation, number)
-        self.filters: dict[Wanted, int] = {}  # as last told, and how many each stands for
+        self.filters: dict[Wanted, int] = {}  # as last told, and how many interests each represents
         self._covers = covering.InterestSet()
         self._groups: dict[Group, int] = {}
         self._filters_max = filters_max
@@ -288,7 +288,7 @@ class AdvertisedInterests:
         self.age = (incarnation, self.age[1])
 
     def number_from(self, number: int) -> None:
-        """The last change has at least this number."""
+        """Continue numbering at least from this number."""
         self.age = (self.age[0], max(self.age[1], number))
 
     @property
@@ -308,8 +308,8 @@ class AdvertisedInterests:
         add_groups: Iterable[Group] = (),
         remove_groups: Iterable[Group] = (),
     ) -> Difference | None:
-        """Filters and groups came or went. Returns how that changes what is told, as far as it is settled; None if not
-        at all."""
+        """Filters and groups came or went. Returns the resulting change of what is told, as far as it is settled; None
+        if there is none."""
         difference = Difference()
         came, went = self._change_filters(add, remove)
         difference.came, difference.went = list(came), list(went)
@@ -333,7 +333,7 @@ class AdvertisedInterests:
         return came, went
 
     def _count(self, change: covering.Change, came: dict[Wanted, None], went: dict[Wanted, None]) -> None:
-        """Add a change of roots to what is to be told. What came and went again need not be told."""
+        """Add a change of roots to what is to be told. A root that came and went again is left out."""
         filters = self.filters
         for root in change[1]:
             told = widen(_wanted(root), self._depth)
@@ -355,7 +355,7 @@ class AdvertisedInterests:
             filters[told] += 1
 
     def _find_depth(self, came: dict[Wanted, None], went: dict[Wanted, None]) -> tuple[dict[Wanted, None], ...]:
-        """Tell as much as the limit allows. Returns what came and went compared with what was told before."""
+        """Choose the largest depth within the limit. Returns what came and went since the last time."""
         before = dict.fromkeys(wanted for wanted in self.filters if wanted not in came)
         before.update(went)
         depth = AS_IT_IS
@@ -415,7 +415,7 @@ class AdvertisedInterests:
         return list(self._groups)
 
     def snapshot(self) -> list[Interest]:
-        """A full snapshot, for a broker that knows nothing of it."""
+        """A full snapshot, for a broker that knows none of it."""
         return snapshot_of(self.broker, self.wide, self.age, list(self.filters), self.groups)
 
 
@@ -462,14 +462,14 @@ def _size(wanted: Wanted) -> int:
 
 
 def _asked(wanted: Wanted) -> covering.ConditionedFilter:
-    """In the form of the covering set."""
+    """A wanted filter in the form of the covering set."""
     if isinstance(wanted, bytes):
         return covering.ConditionedFilter(wanted)
     return covering.ConditionedFilter(wanted.filter, _condition(wanted) or covering.ANYTHING)
 
 
 def _condition(wanted: Wanted) -> Condition | None:
-    """None if there is none, or if it is in a language that only newer brokers know: then only the filter counts."""
+    """The condition; None if there is none, or if only newer brokers know its language: then only the filter counts."""
     if isinstance(wanted, bytes):
         return None
     try:
@@ -493,7 +493,7 @@ def widen(wanted: Wanted, depth: int) -> Wanted:
         wanted = wanted.filter
     levels = wanted.split(b"/")
     if levels[0] in HIDDEN_ROOTS:
-        depth = max(depth, 1)  # '#' alone does not see system topics
+        depth = max(depth, 1)  # '#' alone does not match system topics
     if len(levels) <= depth:
         return wanted
     return b"/".join([*levels[:depth], b"#"])
@@ -518,8 +518,8 @@ def size_of(interest: Interest) -> int:
 
 
 def check(interest: Interest) -> None:
-    """Refuse what a correct broker would not tell."""
-    if size_of(interest) > 2 * BODY_BYTES_MAX:  # of filters, and as much of groups
+    """ProtocolError if a correct broker would not have sent this."""
+    if size_of(interest) > 2 * BODY_BYTES_MAX:  # filters, and as much again for groups
         raise ProtocolError(Reason.BODY_MALFORMED, f"more than {2 * BODY_BYTES_MAX} bytes of interests in one body")
     everything = [*interest.add, *interest.remove]
     for told, name in [*interest.add_groups, *interest.remove_groups]:

@@ -6,9 +6,9 @@ State: the leader, as far as is known; the part's advertised interests and the m
 Not here: what one broker advertises for itself (advertising.py), covering (interests.py), shortest paths (map.py).
 Paper: [grid] §1.1 and §1.2; docs/decisions/0006.
 
-The member with the lowest slot is to lead, once there is a gateway through which other clusters can hear it. It begins
+The member with the lowest slot is to lead, once there is a gateway through which other clusters can be told. It begins
 when it knows the interests of all other members. Until its interests are known and include every member, gateways name
-the previous leader, which continues as long as one gateway names it. So other clusters never hear of a leader before
+the previous leader, which continues as long as one gateway names it. So other clusters never learn of a leader before
 they have its interests.
 """
 
@@ -28,7 +28,7 @@ COARSE = 8  # a cost between gateways that changed by less than an eighth is not
 
 
 def inbox_of(broker: int) -> bytes:
-    """The topic under which the inboxes of all sessions of a broker are. The broker is always interested in it."""
+    """The topic that contains the inboxes of all sessions of a broker. The broker is always interested in it."""
     return b"%b/%016x" % (INBOX_ROOT, broker)
 
 
@@ -69,20 +69,20 @@ class Leadership:
             self._begin()
 
     def _who(self) -> int:
-        """The member with the lowest slot; but the previous leader until the interests of that one include all
-        members."""
+        """The leader: the member with the lowest slot, or the previous leader until that member's interests include
+        all members."""
         view = self._view
         paths, before = view.paths, self.leader
         if paths.leader == before or self._is_ready(paths.leader):
             return paths.leader
-        # A leader that left is named until its successor is known. One that leads another part is not ours.
+        # A leader that left is still named until its successor is known. A leader of another part is not ours.
         return before if before in view.map.members and before not in paths.parts else paths.leader
 
     def _is_ready(self, broker: int) -> bool:
         view = self._view
         cluster, interests = view.paths.cluster, view.interests
         if not view.gateways_here():
-            return True  # no broker outside can hear anything
+            return True  # no broker outside can be told anything
         if broker == view.me:
             return self.advertised is not None or all(interests.age(other, False) for other in self._others())
         age = interests.age(broker, True)
@@ -108,7 +108,7 @@ class Leadership:
         self._look_whether_settled()
 
     def _go_on(self) -> None:
-        """Members came or went. Once another broker is to lead, new members are included by that one."""
+        """Members came or went. If another broker is to lead, it includes the new members."""
         if self._is_done():
             self._end()
             return
@@ -174,7 +174,7 @@ class Leadership:
         return self.advertised is None or self.advertised.is_settled
 
     def tell_more(self) -> None:
-        """Tell some of the rest."""
+        """Tell a portion of the rest."""
         if not self.is_settled:
             self._change(Difference())
 
@@ -214,8 +214,8 @@ class Leadership:
         view.map.learn(record)
 
     def _is_due(self, record: Gateway, known: Gateway | None, now: Instant) -> bool:
-        """True if it is new and is to be told now. The first record waits too: a broker that starts finds its own
-        cluster first."""
+        """True if the record is new and should be told now. The first record waits too: a starting broker finds its
+        own cluster first."""
         if known is None and not self._pace.next_at:
             self._pace.told(now)
         if known is not None and (_says(known) == _says(record) or _is_worse(record, known)):
@@ -246,7 +246,7 @@ def _is_worse(now: Gateway, before: Gateway) -> bool:
 
 
 def coarse(cost: int, told: int = 0) -> int:
-    """A cost in steps of about an eighth, or the cost last told if that is as near: small changes are not spread."""
+    """A cost in steps of about an eighth, or the cost last told if that is close: small changes are not spread."""
     if abs(cost - told) * COARSE <= told:
         return told
     shift = max(0, cost.bit_length() - 4)

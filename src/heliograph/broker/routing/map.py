@@ -25,7 +25,7 @@ BrokerId = int
 Cost = int
 Edges = dict[BrokerId, dict[BrokerId, Cost]]
 
-RECORDS_MAX = 16_384  # of members, and of gateways: more brokers than that are not one network
+RECORDS_MAX = 16_384  # of members, and of gateways: the largest network that is supported
 LINKS_MAX = 1 << 18  # named in all records: 16 of each broker
 FORMER_MAX = 256  # names that parts of clusters had before
 
@@ -50,7 +50,7 @@ class Paths:
         self.cluster: dict[BrokerId, Member] = {}  # the members that can be reached inside the cluster, us included
         self.leader: BrokerId = 0
         self.epoch = 0  # the highest in our part of the cluster
-        self.links = 0  # how many were looked at
+        self.links = 0  # how many links were examined
         self.costs: dict[BrokerId, Cost] = {}  # to every broker that can be reached
         self.steps: dict[BrokerId, BrokerId] = {}  # broker -> the neighbour through which it is reached
         self.members: dict[int, BrokerId] = {}  # slot -> broker, of the others in our part of the cluster
@@ -84,7 +84,7 @@ class NetworkMap:
         self._former: dict[BrokerId, BrokerId] = {}  # part -> its gateway when it last had this name
 
     def learn(self, record: Record) -> bool:
-        """Keep a record if it is newer than the known one; False if it has nothing new."""
+        """Keep a record if it is newer than the known one; False if it is not."""
         known: dict[BrokerId, Any] = self.members if isinstance(record, Member) else self.gateways
         older = known.get(record.broker)
         if older is not None and older.age >= record.age:
@@ -100,7 +100,7 @@ class NetworkMap:
         return True
 
     def has_room(self, record: Record) -> bool:
-        """True if replacing the known record by this one keeps the bounds. Our own is always kept."""
+        """True if the limits allow replacing the known record by this one. Our own is always kept."""
         known: dict[BrokerId, Any] = self.members if isinstance(record, Member) else self.gateways
         older = known.get(record.broker)
         if record.broker == self.me.broker:
@@ -125,7 +125,7 @@ class NetworkMap:
         )
 
     def touch(self) -> None:
-        """No path changed, but something that routing has to look at when it settles."""
+        """No path changed, but something else that routing has to act on when it settles."""
         self.version += 1
 
     def _changed(self) -> None:
@@ -142,7 +142,7 @@ class NetworkMap:
     def out_of_reach(self) -> list[BrokerId]:
         """Brokers of which something is known but to which there is no path, in order of their ids."""
         costs = self.paths.costs
-        gateways = [broker for broker, gateway in self.gateways.items() if gateway.outside]  # others withdrew
+        gateways = [broker for broker, gateway in self.gateways.items() if gateway.outside]  # the others withdrew
         return sorted({broker for broker in [*self.members, *gateways] if broker not in costs})
 
     def _work_out(self) -> Paths:
@@ -173,8 +173,8 @@ class NetworkMap:
     def _enter_parts(self, paths: Paths, before: dict[BrokerId, BrokerId]) -> None:
         """Choose the gateway at which each other part is entered.
 
-        It is the nearest of those by which we reach parts beyond it, so that a publication for its members and for
-        others beyond it enters it once; the nearest of all where nothing lies beyond.
+        If we reach other parts through it, this is the nearest of the gateways on those paths, so that a publication
+        for its members and for parts beyond enters it once. Otherwise it is the nearest of all its gateways.
         """
         costs, leaders, parts = paths.costs, paths.leaders, paths.parts
         for broker, gateway in sorted(self.gateways.items()):
@@ -215,7 +215,7 @@ class NetworkMap:
                 if there is not None and broker in there.outside and _agree(gateway, there):
                     neighbours[other] = cost
             if broker in cluster:
-                continue  # inside our own part we know better
+                continue  # for our own part we have the members' records
             leader = gateway.leader
             for other, cost in gateway.inside.items():
                 there = gateways.get(other)
@@ -261,7 +261,7 @@ def shortest_tree(
     steps: dict[BrokerId, BrokerId] = {}
     before: dict[BrokerId, BrokerId] = {}
     heap: list[tuple[Cost, BrokerId, BrokerId]] = [(0, start, start)]
-    best: dict[BrokerId, tuple[Cost, BrokerId]] = {}  # of those on the heap: worse ones need not be there
+    best: dict[BrokerId, tuple[Cost, BrokerId]] = {}  # the best entry for each broker: worse ones are not pushed
     while heap:
         cost, step, broker = heappop(heap)
         if broker in costs:

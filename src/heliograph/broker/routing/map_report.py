@@ -15,8 +15,8 @@ from heliograph.broker.routing.routing import Routing
 
 
 def reach(routing: Routing, peering: Peering) -> dict[str, Any]:
-    """The island of this broker: a name that all linked brokers share, roughly how many they are, and how many of the
-    links that it dials are missing."""
+    """The island of this broker: a name that all linked brokers share, roughly how many they are, and how many links
+    that this broker dials are missing."""
     paths, me = routing.view.map.paths, routing.view.map.me
     return {
         "address": f"{me.cluster}/{me.slot}",

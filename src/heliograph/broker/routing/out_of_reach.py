@@ -1,4 +1,4 @@
-"""Memory: keeps what is out of reach for a while: brokers without a path to them, and leaders that no longer lead.
+"""Memory: keeps items that are out of reach for a while: brokers without a path, and leaders that no longer lead.
 
 In:    the catalogue, after each change of the map.
 Out:   what came back into reach; what is forgotten.
@@ -7,8 +7,8 @@ Not here: telling neighbours what came back (exchange.py).
 Paper: N4; O9, named limits: names that come and go must not fill a map.
 
 An item that is out of reach here is not offered to other brokers, so records of dead brokers do not circulate: every
-broker forgets them ``forget_ms`` after it lost the path. What comes back into reach is offered again by the brokers
-that have it.
+broker forgets them ``forget_ms`` after it lost the path. Items that come back into reach are offered again by the
+brokers that have them.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Memory:
         return list(self._lost)
 
     def look(self, now: Instant) -> list[Item]:
-        """Find out what went out of reach and what came back. Returns the latter."""
+        """Find out which items went out of reach and which came back. Returns the latter."""
         known = self._catalogue.known()
         lost = {item: self._lost.get(item, now) for item in known if not self._catalogue.in_reach(*item)}
         came = [item for item in self._lost if item not in lost and item in known]
@@ -80,8 +80,8 @@ class Memory:
             self._teller.note(BrokersReached(came))
 
     def _forget(self, now: Instant) -> None:
-        """What has long been out of reach is forgotten. If it comes back, another broker offers it."""
-        self._settle(now)  # what was learned just now may have brought it back
+        """Forget items that have long been out of reach. If one comes back, another broker offers it."""
+        self._settle(now)  # what was just learned may have brought an item back
         old = [item for item, since in self._lost.items() if now - since >= self._forget_ns]
         for item in old:
             del self._lost[item]

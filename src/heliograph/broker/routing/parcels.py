@@ -9,8 +9,8 @@ Paper: [grid] §1.2, dissemination along shortest paths, with traces against ech
 
 A broker on the path reads the prefix only: it splits the targets by next neighbour and sends the frames on unchanged.
 The frames are read where they arrive: at a target, for its clients, and at the first broker of another cluster, which
-matches them for the members of that cluster. What a prefix means here (a Way) is computed once and remembered by its
-bytes until the map changes; so a parcel costs one struct read and one look-up, like a publication.
+matches them for the members of that cluster. What a prefix means here (a Way) is computed once and cached by its bytes
+until the map changes; so a parcel costs one struct read and one look-up, like a publication.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from heliograph.wire.limits import HEAD_BYTES, TRACE_MAX
 
 WAYS_MAX = 1_024  # remembered
 CONFIRM_BYTES = 1 << 18  # received before a count is sent at once: a quarter of what the sender keeps …
-CONFIRM_EACH = 1 << 12  # … where a read counts for so much more than its length …
-CONFIRM_MS = 200  # … or so long after the first unconfirmed one
+CONFIRM_EACH = 1 << 12  # … where each read counts for this much more than its length …
+CONFIRM_MS = 200  # … or this long after the first unconfirmed parcel
 
 PARCEL = int(Kind.PARCEL)
 _unpack = SCAN.unpack_from
@@ -44,15 +44,15 @@ class Way:
         self.is_here = is_here  # some of it is for our clients …
         self.inside = inside  # … and for the members of our cluster
         self.groups = groups
-        self.trace = trace  # with us
+        self.trace = trace  # including us
         self.sinks: list[HopSink] = []  # neighbours that get the rest
-        self.joins = False  # what goes to members and what goes to other parts leaves in one parcel …
-        self.joined: dict[tuple[Sink, ...], tuple[Sink, ...]] = {}  # … to those sinks of a route and these
+        self.joins = False  # frames for members and frames for other parts leave in one parcel …
+        self.joined: dict[tuple[Sink, ...], tuple[Sink, ...]] = {}  # … a route's sinks -> the same with ours
         self.lost = 0  # targets or neighbours that cannot be reached
 
 
 Arrive = Callable[[Port, bytes, Way, Instant], None]
-"""Read frames for our clients: link, frames, way, now. Where the way joins, pass them on too."""
+"""Reads frames for our clients: link, frames, way, now. If the way joins, it also passes them on."""
 
 
 class Parcels:
@@ -84,8 +84,8 @@ class Parcels:
         self._plans = plans
         self._links = links
         self._timers = timers
-        self._ways: dict[tuple[int, int, int, bytes], Way] = {}  # entries of an older map are not found any more
-        self._relieve = relieve  # call it when a suspected neighbour was heard
+        self._ways: dict[tuple[int, int, int, bytes], Way] = {}  # entries of an older map are never found again
+        self._relieve = relieve  # called when a suspected neighbour is heard
         self._arrive = arrive  # reads frames that are for us
         self.forwarded = 0
         self.arrived = 0
@@ -94,8 +94,8 @@ class Parcels:
     def read(self, link: Port, neighbour: Neighbour, data: bytes, pos: int, now: Instant) -> int:
         """Take whole parcels from ``pos`` on: keep what is for us, send the rest on. Returns where that ends.
 
-        This is the hot path between brokers, and flat for that reason. A parcel that is cut off, or whose lengths do
-        not fit, is left to the broker, which gathers or refuses it; so one that is too long never comes here whole.
+        This is the hot path between brokers, and flat for that reason. A parcel that is incomplete, or whose lengths do
+        not fit, is left to the broker, which gathers or refuses it; so a parcel that is too long never gets here whole.
         """
         start = pos
         heard = 0
@@ -152,7 +152,7 @@ class Parcels:
             inside = any(view.is_here(part) for part in parts)
             parts = tuple(part for part in parts if not view.is_here(part))
         if members and frame.epoch != view.epoch:
-            inside, members = True, 0  # slots have changed hands since: compute the members again
+            inside, members = True, 0  # slots have changed owners since: compute the members again
         bit = 1 << view.map.me.slot
         way = Way(inside or bool(members & bit), inside, groups, (*trace, view.me)[-TRACE_MAX:])
         members &= ~bit
@@ -162,11 +162,11 @@ class Parcels:
         return way
 
     def count_forwarded(self) -> None:
-        """The shortcut sent a parcel on."""
+        """The shortcut forwarded a parcel."""
         self.forwarded += 1
 
     def count_arrived(self) -> None:
-        """The shortcut delivered what a parcel brought."""
+        """The shortcut delivered a parcel."""
         self.arrived += 1
 
     def forget_ways(self) -> None:
@@ -176,7 +176,7 @@ class Parcels:
     # -- confirmation ---------------------------------------------------------------------------------------------
 
     def _confirm_later(self, neighbour: Neighbour, now: Instant) -> None:
-        """A running timer is left alone, so that there is one per neighbour and CONFIRM_MS, not one per count."""
+        """Start a timer unless one is running, so that there is one per neighbour and CONFIRM_MS, not one per count."""
         neighbour.wait_to_confirm()
         at = now + CONFIRM_MS * NS_PER_MS
         self._timers.set(("confirm", neighbour.link.id), at, lambda _: self._confirm_timed(neighbour))

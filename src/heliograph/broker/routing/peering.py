@@ -35,7 +35,7 @@ NONCE_BYTES = 16
 HANDSHAKE_MS = 2_000
 RETRY_MS = 100
 RETRY_MS_MAX = 5_000
-LINKED, DIALLING = "linked", "dialling"  # what became of an aim
+LINKED, DIALLING = "linked", "dialling"  # states of an aim
 
 
 class Aim:
@@ -47,9 +47,9 @@ class Aim:
         self.config = config
         self.broker = 0  # the broker that answers there, once known
         self.link: Port | None = None
-        self.refused: tuple[Reason, str] | None = None  # why the broker there refused us, the last time
+        self.refused: tuple[Reason, str] | None = None  # why the broker there last refused us
         self.retry_ms = RETRY_MS
-        self.reason = ""  # why there was no link the last time
+        self.reason = ""  # why the last dial failed or the last link ended
 
 
 class Greeting:
@@ -94,11 +94,11 @@ class Peering:
         self._aims: dict[tuple[str, int], Aim] = {}
         self._dials: dict[Ticket, Aim] = {}
         self._greetings: dict[Port, Greeting] = {}
-        self._neighbours = neighbours  # routing's table of neighbours, which is kept here
+        self._neighbours = neighbours  # routing's table of neighbours, maintained here
         self._is_full = is_full  # the cluster has no slot for that broker, or none for us
         self._proven = proven  # called when a broker has proven itself on a link
         self._up = up
-        self._changed = changed  # its cost changed, it is suspected, or no longer
+        self._changed = changed  # called when a neighbour's cost changed, or it is suspected or relieved
         self._down = down
 
     def start(self, now: Instant) -> None:
@@ -107,8 +107,8 @@ class Peering:
             self.aim(target, now)
 
     def reload(self, config: NetworkConfig, now: Instant) -> None:
-        """Dial links that are new in the settings, end those that are no longer there. A new key counts for new links,
-        new times from the next heartbeat on."""
+        """Dial links that are new in the settings, and end those that were removed. A new key applies to new links, new
+        times from the next heartbeat on."""
         before, self._config = self._config, config
         for target in before.links:
             if target not in config.links:
@@ -127,7 +127,7 @@ class Peering:
             self._dial(self._aims[key])
 
     def drop(self, target: LinkConfig) -> bool:
-        """Keep it no longer; False if there was no such aim."""
+        """Stop keeping a link to this address; False if there was no such aim."""
         aim = self._aims.pop((target.host, target.port), None)
         if aim is None:
             return False
@@ -154,7 +154,7 @@ class Peering:
         self._timers.set(("aim", *key), now + wait_ms * NS_PER_MS, lambda now: self._try_again(aim, now))
 
     def _try_again(self, aim: Aim, now: Instant) -> None:
-        if aim.broker in self._neighbours:  # it dialled us meanwhile: one link is enough
+        if aim.broker in self._neighbours:  # it has dialled us in the meantime: one link is enough
             self._timers.set(
                 ("aim", aim.config.host, aim.config.port),
                 now + RETRY_MS_MAX * NS_PER_MS,
@@ -229,7 +229,7 @@ class Peering:
         self._rise(link, other, True, now)
 
     def receive_goodbye(self, link: Port, frame: Frame, now: Instant) -> None:
-        """The broker that we dialled refuses this link: why is told with the failed dial, once the link is gone."""
+        """The broker that we dialled refuses this link. The reason is reported once the link has ended."""
         goodbye = bodies.decode(bodies.Goodbye, frame.payload)
         reason = bodies.reason_of(goodbye.code)
         link.say_why(describe_end(reason.word, goodbye.text))
@@ -258,11 +258,11 @@ class Peering:
             raise ProtocolError(Reason.NAME_TAKEN, f"both brokers are called {other.name[:64]!r}")
         if len(self._neighbours) >= LINKS_PER_BROKER_MAX and other.broker not in self._neighbours:
             raise ProtocolError(Reason.LINKS_OVER_LIMIT, f"this broker has {LINKS_PER_BROKER_MAX} neighbours")
-        if self._is_full(other, now):  # before either side tells others that there is a link
+        if self._is_full(other, now):  # checked before either side tells others about the link
             raise ProtocolError(Reason.CLUSTER_FULL, f"a cluster has at most {MEMBERS_MAX} brokers")
 
     def _check_network(self, other: LinkUp) -> None:
-        """Both sides check, so that both logs say why there is no link."""
+        """Check the network name. Both sides do, so that both logs say why there is no link."""
         ours, theirs = self._myself().network, other.network
         if ours == theirs:
             return
@@ -273,7 +273,7 @@ class Peering:
         )
 
     def _rise(self, link: Port, other: LinkUp, dialled: bool, now: Instant) -> None:
-        """Both sides are proven: the link is between brokers from now on."""
+        """Both sides are proven: from now on this is a link between brokers."""
         me = self._myself().broker
         known = self._neighbours.get(other.broker)
         if known is not None and known.link is not link:
@@ -319,7 +319,7 @@ class Peering:
         self._timers.set(("beat", neighbour.link.id), at, lambda now: self._beat(neighbour, now))
 
     def _watch(self, neighbour: Neighbour, now: Instant) -> None:
-        """Suspect a neighbour that is silent, and give it up if it stays so."""
+        """Suspect a neighbour that is silent, and end its link if it stays silent."""
         link = neighbour.link
         if link.state != READY:
             return
@@ -343,13 +343,13 @@ class Peering:
         self._changed(neighbour, now)
 
     def pong(self, neighbour: Neighbour, sent_at: int, now: Instant) -> None:
-        """An echo of our own ping: how long it took is what the link costs."""
+        """The answer to our ping: its round-trip time determines the cost of the link."""
         round_trip = now - sent_at
         if not 0 <= round_trip < self._config.suspect_ms * NS_PER_MS:
-            return  # after a pause the time of an answer says nothing about the link
+            return  # after a pause, the round-trip time says nothing about the link
         for aim in self._aims.values():
             if aim.link is neighbour.link:
-                aim.retry_ms = RETRY_MS  # the link is up: if it breaks, it is worth trying again soon
+                aim.retry_ms = RETRY_MS  # the link is up: if it breaks, try again soon
         first = not neighbour.round_trip_ns
         if self._measure(neighbour, round_trip) or first:
             self._changed(neighbour, now)
@@ -385,14 +385,14 @@ class Peering:
             self._dial_later(aim, why, now, detail)
 
     def lose(self, link: Port, now: Instant) -> None:
-        """A neighbour's link is gone, or about to be: nothing takes it any more."""
+        """A neighbour's link is gone, or about to end: nothing is sent over it any more."""
         neighbour = link.neighbour
         if neighbour is not None and self._neighbours.get(neighbour.broker) is neighbour:
             del self._neighbours[neighbour.broker]
             self._down(neighbour, now)
 
     def report(self) -> list[dict[str, str]]:
-        """The addresses that links are kept to, and for each missing link why it is missing."""
+        """The addresses to which links are kept, and for each missing link the reason."""
         return [
             {"address": aim.config.address, "state": LINKED, "broker": neighbour.name, "reason": ""}
             if (neighbour := self._neighbours.get(aim.broker)) is not None
@@ -402,7 +402,7 @@ class Peering:
 
 
 def _is_equal(wanted: str, proof: str) -> bool:
-    return compare_digest(wanted.encode(), proof.encode())  # as bytes: of strings it takes ASCII only
+    return compare_digest(wanted.encode(), proof.encode())  # as bytes: it accepts only ASCII strings
 
 
 def _is_certified(link: Port) -> bool:

@@ -2,12 +2,12 @@
 
 In:    targets, with the time to live and the trace of the parcel that has to reach them.
 Out:   a sink per neighbour; how many targets cannot be reached.
-State: splits of targets that were asked for, until the paths change; which destinations were in use lately.
+State: cached splits of targets, until the paths change; which destinations were used recently.
 Not here: which path is shortest (map.py), how a destination changes its path (changeover.py), what is sent
           (forwarding.py, parcels.py).
 
 Everything for one destination (a member of our cluster, or a part of another) goes to one neighbour, whatever other
-destinations it has: publisher order depends on this.
+destinations a parcel has: publisher order depends on this.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from heliograph.wire.limits import CLUSTERS_MAX, TRACE_MAX
 
 TTL = 64  # hops; a trace and the shortest path end a loop long before
 PLANS_MAX = 16_384  # remembered splits of targets
-VISITS_MAX = 1  # where views differ while a change spreads, a parcel would turn back: it waits (eddies.py) …
-VISITS_TROUBLED_MAX = 3  # … but not so soon after a loss, when turning back may be right; nor for ever
-TROUBLED_NS = 2_000_000_000  # after a loss; by then all brokers know, and what was under way has arrived
-IN_USE_NS = 2_000_000_000  # what was sent longer ago has arrived, unless a link on its path has failed
+VISITS_MAX = 1  # while a change spreads and views differ, a parcel may turn back: then it waits (eddies.py) …
+VISITS_TROUBLED_MAX = 3  # … but later after a loss, when turning back may be right
+TROUBLED_NS = 2_000_000_000  # after a loss; by then all brokers know of it, and what was under way has arrived
+IN_USE_NS = 2_000_000_000  # parcels sent longer ago have arrived, unless a link on their path has failed
 
 Split = list[tuple[Neighbour, Targets]]
 
@@ -42,10 +42,10 @@ class Plans:
         self._holds = holds
         self._links = links
         self._timers = timers
-        self._forget_all = forget_all  # every computed route and way may lead elsewhere
+        self._forget_all = forget_all  # called when computed routes and ways are outdated
         self.is_troubled = False  # a link was lost a short while ago
         self._splits: dict[object, Split] = {}
-        self._used: dict[int, Instant] = {}  # destination -> when it last was in use, of paths that were forgotten
+        self._used: dict[int, Instant] = {}  # destination -> when it was last used, on forgotten paths
 
     def hops(self, targets: Targets) -> list[HopSink]:
         """The sinks of a publication that enters the network here."""
@@ -134,7 +134,7 @@ class Plans:
         return Targets(members, parts, targets.groups), free if free.members or others else None
 
     def send(self, run: TargetedRun, source: Port, now: Instant, turns_back: bool = False) -> int:
-        """Send a run on as it is planned now. Returns how many targets have no path."""
+        """Send a run along the current paths. Returns how many targets have no path."""
         sinks, lost = self.next_hops(run.targets, run.ttl, run.trace, turns_back)
         for sink in sinks:
             self._links.deliver(source, sink, run.frames, now)
@@ -183,5 +183,5 @@ class Plans:
         }
 
     def is_used(self, destination: int, now: Instant) -> bool:
-        """True if something that was sent on forgotten paths may still be under way there."""
+        """True if something that was sent there on forgotten paths may still be under way."""
         return now - self._used.get(destination, -IN_USE_NS) < IN_USE_NS

@@ -5,7 +5,7 @@ Out:   prefixes of deliveries and parcels; parcels that a lost neighbour has not
 State: per link its output; per neighbour its parcels since the last confirmed one, and smoothed round-trip times.
 Not here: making a link (peering.py), choosing a neighbour (plans.py), queues (broker/links.py).
 
-A port leads to its neighbour, a neighbour to its port and its sinks, and a sink to its port: that is why they are in
+A port refers to its neighbour, a neighbour to its port and its sinks, and a sink to its port: that is why they are in
 one file. _native.c reads and writes attributes of all of them by name; broker/twins.py compares the names
 when it loads.
 """
@@ -27,15 +27,15 @@ from heliograph.wire.limits import DELIVERY_BYTES, PARCEL_BYTES_MAX
 NEW, PROVING, READY, GONE = range(4)  # states: before Hello, while a job checks its token, in use, after our hangup
 NOTE_EVERY_NS = 1_000_000_000
 VOIDS_MAX = 64  # empty entries in a backlog before they are removed
-END_TEXT_MAX = 200  # characters that are kept of why a link ended
-UNCONFIRMED_BYTES_MAX = 1 << 20  # kept to be planned again if the link breaks; beyond it the oldest are given up
+END_TEXT_MAX = 200  # characters kept of the reason why a link ended
+UNCONFIRMED_BYTES_MAX = 1 << 20  # kept to be sent another way if the link breaks; beyond it the oldest are forgotten
 UNMEASURED_COST = 1_000  # until a round trip was timed
 OUTSIDE_COST = 1_000  # added to links between clusters: staying inside is cheaper
 SMOOTHING = 8  # a new round trip counts for one part in eight
 SINKS_MAX = 4_096  # remembered per neighbour
 FIXED = Struct("<BBHQ")  # of a hop prefix: kind, ttl, epoch, members
-VARYING = Struct("<I12sQ")  # its length, what is fixed, its number
-OUTLIER = 4  # a round trip counts as at most this many times the usual one: after a stall, one or two are long
+VARYING = Struct("<I12sQ")  # its length, the fixed part, its number
+OUTLIER = 4  # a round trip counts as at most this many times the usual one: after a stall, one or two are too long
 NOTICED = 4  # a cost that changed by less than a quarter is not told
 
 _pack_length = LENGTH.pack
@@ -56,7 +56,7 @@ class Waiting:
         self.start = 0
 
     def drop_first(self, end: int) -> int:
-        """Drop its first frame, which ends there. Returns its size in bytes."""
+        """Drop the first frame, which ends at ``end``. Returns its size in bytes."""
         size = end - self.start
         self.start = end
         self.frames -= 1
@@ -66,9 +66,9 @@ class Waiting:
 
 
 class Port:
-    """The end of a link as writing to it and routing see it. The broker's Link (broker/links.py) adds what a client's
-    session needs. Only Links writes what is under "writing", by assignment, since that is done for every run; the hot
-    paths append to ``out`` while ``sink`` is theirs.
+    """A link as routing and the writing parts see it. The broker's Link (broker/links.py) adds what a client's session
+    needs. Only Links changes the attributes under "writing"; it assigns them directly, since this is done for every
+    run. The hot paths append to ``out`` while ``sink`` is theirs.
 
     _native.c reads: id, state, neighbour, heard_at, touched, deliveries, pressed, backlog, dropped.
     """
@@ -112,13 +112,13 @@ class Port:
         self.state = NEW
         self.identity: Identity = ANONYMOUS
         self.name = ""
-        self.ended = ""  # why, from the side that ended it first
+        self.ended = ""  # why it ended, from the side that ended it first
         self.heard_at = now
-        self.told: dict[bytes, None] = {}  # topics on which this peer heard a refusal
+        self.told: dict[bytes, None] = {}  # topics for which this peer was told of a refusal
         self.neighbour: Neighbour | None = None  # the broker at the other end, once proven
         # writing
         self.out: list[bytes] = []
-        self.sink: Sink | None = None  # of the delivery being gathered in ``out``, whose prefix goes to ``mark``
+        self.sink: Sink | None = None  # the sink of the open delivery in ``out``, whose prefix goes to ``mark``
         self.mark = 0
         self.touched = False
         self.deliveries = 0
@@ -128,12 +128,12 @@ class Port:
         self.backlog_bytes = 0
         self.backlog_frames = 0
         self.droppable: deque[Waiting] = deque()
-        self.voids = 0  # entries of the backlog of which everything was dropped
+        self.voids = 0  # backlog entries whose frames were all dropped
         self.dropped = self.dropped_bytes = 0
         self.noted_dropped = self.noted_dropped_bytes = 0
         self.noted_at = -NOTE_EVERY_NS
         self.progress_at = now
-        self.taker: Taker | None = None  # in place of a peer, on a link that is always pressed
+        self.taker: Taker | None = None  # takes runs in place of a peer, on a link that is always pressed
         self.may_be_held = False
         self.holding: dict[Port, None] = {}  # publishers that wait for this link
         self.held_by: dict[Port, None] = {}  # slow links for which this one waits
@@ -156,11 +156,11 @@ class Port:
         self.progress_at = now
 
     def progress(self, now: Instant) -> None:
-        """Start to watch whether the link takes anything."""
+        """Begin to watch whether the link still takes output."""
         self.progress_at = now
 
     def queue(self, waiting: Waiting) -> None:
-        """Let a run or a control frame wait."""
+        """Add a run or a control frame to the backlog."""
         self.backlog.append(waiting)
         self.backlog_bytes += len(waiting.chunk)
         self.backlog_frames += waiting.frames
@@ -178,13 +178,13 @@ class Port:
         return waiting
 
     def clear_backlog(self) -> None:
-        """Give up what waits."""
+        """Drop everything that waits."""
         self.backlog.clear()
         self.droppable.clear()
         self.backlog_bytes = self.backlog_frames = 0
 
     def take_back(self) -> list[tuple[Sink, bytes]]:
-        """Take out the runs that wait, so that they can go another way; control frames stay."""
+        """Remove the waiting runs, so that they can be sent another way; control frames stay."""
         runs = [
             (waiting.sink, waiting.chunk[waiting.start :])
             for waiting in self.backlog
@@ -201,9 +201,9 @@ class Port:
         return self.backlog_bytes > bytes_max or self.backlog_frames > frames_max
 
     def drop_oldest(self, ends: list[int], bytes_max: int, frames_max: int) -> tuple[int, int]:
-        """Drop frames of the oldest droppable run, which end there, until the bounds are kept or none is left.
+        """Drop frames of the oldest droppable run until the limits are kept or none is left; ``ends``: where they end.
 
-        Returns how many, and how many bytes.
+        Returns how many frames and bytes were dropped.
         """
         waiting, frames, size = self.droppable[0], 0, 0
         for end in ends:
@@ -215,13 +215,13 @@ class Port:
                 break
         self.dropped += frames
         self.dropped_bytes += size
-        if not waiting.frames:  # it keeps its place in the backlog for now, but not its bytes
+        if not waiting.frames:  # the empty entry stays in the backlog for now, without its bytes
             self.voids += 1
             self.droppable.popleft()
         return frames, size
 
     def sweep(self) -> None:
-        """Remove entries of which everything was dropped, once there are many."""
+        """Remove empty entries, once there are many."""
         if self.voids > VOIDS_MAX and 2 * self.voids > len(self.backlog):
             self.backlog = deque(waiting for waiting in self.backlog if waiting.frames)
             self.voids = 0
@@ -239,22 +239,22 @@ class Port:
     # -- its end and its uses
 
     def end(self, why: str) -> None:
-        """The link has ended; keep why, unless the other side gave a reason before."""
+        """The link has ended; keep the reason, unless the other side gave one before."""
         self.ended = self.ended or why
 
     def forget_output(self) -> None:
-        """It is gone: nothing more is written."""
+        """The link is gone: drop its output."""
         self.backlog.clear()
         self.droppable.clear()
         self.out = []
         self.sink = None
 
     def count_delivery(self) -> None:
-        """Something was written to it."""
+        """Count a delivery to this link."""
         self.deliveries += 1
 
     def say_why(self, why: str) -> None:
-        """The reason why it ends, from the side that ends it."""
+        """Keep the reason given by the side that ends the link."""
         self.ended = why
 
     def rise(self, neighbour: Neighbour) -> None:
@@ -265,24 +265,24 @@ class Port:
 
 
 class Sink:
-    """One link that gets a publication, with the subscriptions for which it gets it and what they ask for when slow.
+    """One link that gets a publication, with the matching subscriptions and their policy if the link is slow.
 
     _native.c reads: link, own, bytes_max, neighbour, _dropped, _rest, _length.
     """
 
     __slots__ = ("_dropped", "_length", "_rest", "disconnects", "holds", "link", "numbers", "own")
     bytes_max = DELIVERY_BYTES
-    neighbour: Neighbour | None = None  # a broker, where it is the next hop
+    neighbour: Neighbour | None = None  # the broker, if the sink is a next hop
 
     def __init__(self, link: Port, numbers: bytes, own: Sink | bool, holds: bool, disconnects: bool) -> None:
         self.link = link
         self.numbers = numbers  # the client's own, packed u32, ascending
-        # What the link itself gets of what it publishes: True: the same; a Sink: fewer numbers; False: nothing.
+        # What the link gets of its own publications. True: the same; a Sink: fewer numbers; False: nothing.
         self.own = own
         self.holds = holds
         self.disconnects = disconnects
-        self._dropped = -1  # for what count of dropped publications ``_rest`` is right
-        self._rest = b""  # of the prefix, after its length
+        self._dropped = -1  # the count of dropped publications for which ``_rest`` is valid
+        self._rest = b""  # the prefix after its length
         self._length = BODY_BYTES + len(numbers)
 
     def prefix(self, size: int, chunks: list[bytes]) -> bytes:
@@ -304,7 +304,7 @@ class LinkWriter(Protocol):
         """Send whole frames to a sink, or queue them behind what it has not taken yet."""
 
     def abandon(self, link: Port) -> list[tuple[Sink, bytes]]:
-        """Take back what waits for a link, so that it can go another way."""
+        """Take back what waits for a link, so that it can be sent another way."""
         ...
 
     def hang_up(self, link: Port, reason: Reason, text: str = "") -> None:
@@ -360,28 +360,28 @@ class Neighbour:
         self.sent_number = 0
         self.sent: deque[Sent] = deque()  # not confirmed, oldest first
         self.sent_bytes = 0
-        self.given_up = 0  # parcels that would not be planned again
-        self.heard_in = 0  # the number of the last parcel that came
+        self.given_up = 0  # parcels forgotten before they were confirmed
+        self.heard_in = 0  # the number of the last parcel received
         self.owed = 0  # received since the last count that we sent, as parcels.py counts it
-        self.is_timed = False  # a timer runs, after which we confirm
-        self.sinks: dict[tuple[object, ...], HopSink] = {}  # until the ways change
-        self.aimed_members = 0  # slots and parts for which there was a sink, since then
+        self.is_timed = False  # a timer runs that will confirm
+        self.sinks: dict[tuple[object, ...], HopSink] = {}  # cached until the paths change
+        self.aimed_members = 0  # slots and parts for which there was a sink since the last change
         self.aimed_parts: dict[int, None] = {}
 
     def suspect(self) -> None:
-        """It is silent: paths around it are taken."""
+        """The neighbour is silent: paths avoid it."""
         self.suspected = True
 
     def relieve(self) -> None:
-        """It was heard again."""
+        """The neighbour was heard again."""
         self.suspected = False
 
     def tell_cost(self) -> None:
-        """Others are told the present cost."""
+        """The current cost is being told to others."""
         self.told_cost = self.cost
 
     def begins_or_ends(self, names_us: bool) -> bool:
-        """True if the link begins or stops to count; ``names_us``: the other end reports it."""
+        """True if the link begins or stops counting; ``names_us``: the other end reports it."""
         counts = names_us and not self.suspected
         if counts == self.counts:
             return False
@@ -389,7 +389,7 @@ class Neighbour:
         return True
 
     def heard(self, number: int, size: int) -> int:
-        """Parcels up to this number came in one read. Returns what is owed since the last count that we sent."""
+        """Parcels up to this number came in one read. Returns how much we have not confirmed yet."""
         self.heard_in = number
         self.owed += size
         return self.owed
@@ -399,17 +399,17 @@ class Neighbour:
         self.is_timed = True
 
     def waited(self) -> bool:
-        """That timer is over; True if there is something to confirm."""
+        """The timer has run out; True if there is something to confirm."""
         self.is_timed = False
         return bool(self.owed)
 
     def count(self) -> int:
-        """We confirm what came. Returns up to which number."""
+        """Confirm what was received. Returns the number to confirm up to."""
         self.owed = 0
         return self.heard_in
 
     def take_back(self) -> list[Sent]:
-        """What was sent and not confirmed, so that it can go another way."""
+        """Take out the unconfirmed parcels, so that they can be sent another way."""
         sent = list(self.sent)
         self.sent.clear()
         self.sent_bytes = 0
@@ -422,13 +422,13 @@ class Neighbour:
             self.sent_bytes -= sent.popleft()[1]
 
     def give_up(self) -> None:
-        """More is unconfirmed than is kept: forget the oldest, but not the newest."""
+        """Too much is unconfirmed: forget the oldest parcels, but never the newest."""
         while self.sent_bytes > UNCONFIRMED_BYTES_MAX and len(self.sent) > 1:
             self.sent_bytes -= self.sent.popleft()[1]
             self.given_up += 1
 
     def measure(self, round_trip_ns: int, outside: bool) -> bool:
-        """A round trip was timed; True if the cost differs so much that others should know."""
+        """A round trip was measured; True if the cost changed so much that others should be told."""
         if self.round_trip_ns:
             self.round_trip_ns += (min(round_trip_ns, OUTLIER * self.round_trip_ns) - self.round_trip_ns) // SMOOTHING
         else:
@@ -437,7 +437,7 @@ class Neighbour:
         return abs(self.cost - self.told_cost) * NOTICED > max(self.told_cost, 200)
 
     def sink(self, targets: Targets, ttl: int, epoch: int, trace: tuple[int, ...]) -> HopSink:
-        """The sink for these targets this way; parcels with the same past share one."""
+        """The sink for these targets through this neighbour; parcels with the same trace share one."""
         key = (targets.key, ttl, trace)
         sink = self.sinks.get(key)
         if sink is None:
@@ -457,7 +457,7 @@ class Neighbour:
 
 
 class HopSink(Sink):
-    """A neighbour as the next hop of a run. What it cannot take is dropped, oldest first; publishers are not held."""
+    """A neighbour as the next hop of a run. If it is slow, the oldest runs are dropped; publishers are not held."""
 
     __slots__ = ("_fixed", "_hops", "neighbour", "targets", "trace", "ttl")
     bytes_max = PARCEL_BYTES_MAX
@@ -490,7 +490,7 @@ class HopSink(Sink):
 
 
 def stand_in(taker: Taker) -> Neighbour:
-    """A neighbour without a broker: its link is always pressed, so everything that is sent there comes to the taker."""
+    """A neighbour without a broker: its link is always pressed, so everything sent to it goes to the taker."""
     link = Port(0, Peer("stand-in", ""), 0)
     link.state = READY
     link.pressed = True

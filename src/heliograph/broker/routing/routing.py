@@ -49,9 +49,9 @@ from heliograph.wire import broker_bodies as wire
 from heliograph.wire.broker_bodies import MEMBERS_MAX, LinkUp, Member, Record, What, broker_id
 from heliograph.wire.frames import VERSION, Frame, Kind
 
-SETTLE_NS = 2_000_000  # changes that follow others this soon wait, so that the map is settled once for all of them …
+SETTLE_NS = 2_000_000  # changes this soon after others wait, so that the map is settled once for all of them …
 SETTLE_EACH_NS = 10_000  # … or this long for each known link: bounds the time spent recomputing routes
-COSTS_NS = 50_000_000  # … and this long where only costs changed: no path is closed, and none is new
+COSTS_NS = 50_000_000  # … and this long if only costs changed: no path was lost, and none is new
 
 
 class Routing:
@@ -76,7 +76,7 @@ class Routing:
         self.network_name = config.name  # changing it needs a restart
         self._timers = timers
         self._settled = settled  # called when the paths of the newest map are in force
-        self._forget_pattern = forget  # what a filter matches may go elsewhere from now on
+        self._forget_pattern = forget  # called when the routes of a filter's topics are outdated
         view = self.view = View(Member(me, name, config.cluster, slot, 0, incarnation, 1, {}), timers)
         teller = self._teller = Teller(view, links, outbox)
         self.announcements = Announcements(view, teller)
@@ -93,15 +93,15 @@ class Routing:
         self.barriers = Barriers(view, self.advertising.leadership, teller, timers)
         self.forwarding = Forwarding(view, self.plans, links)
         self.destinations = Destinations(view, self.plans)
-        self._settle_at: Instant = 0  # not before, unless it is urgent
+        self._settle_at: Instant = 0  # not earlier, unless it is urgent
         self._settle_timer: Instant | None = None
-        self._costs_version = -1  # of the map, if only costs changed since it was settled …
+        self._costs_version = -1  # the map's version, if only costs changed since it was settled …
         self._costs_at: Instant = 0  # … and when that is to be settled
         self._ways: tuple[object, ...] = ()
-        self._losses = 0  # of the map, when the paths were computed
+        self._losses = 0  # the map's losses when the paths were computed
         self._updates_heard = 0
         self._times_settled = 0
-        self._times_changed = 0  # of the paths
+        self._times_changed = 0  # how often the paths changed
         self.handlers: dict[int, Callable[[Port, Frame, Instant], None]] = {  # of frames from neighbours
             Kind.COUNT: self.forwarding.receive_count,
             Kind.MAP: self._receive_map,
@@ -137,7 +137,7 @@ class Routing:
         return self.view.interests.fields(topic)
 
     def addresses(self, count: int) -> list[str]:
-        """Where clients could go instead: other brokers' addresses, nearest first, our own cluster before others."""
+        """Other brokers' addresses for clients that should move: nearest first, our own cluster before others."""
         paths = self.view.paths
         near = sorted((paths.costs[broker], member.address) for broker, member in paths.cluster.items())
         far = sorted(
@@ -150,7 +150,7 @@ class Routing:
         return list(found)[:count]
 
     def refuse(self, reason: Reason) -> None:
-        """Count something from another broker that was not believed."""
+        """Count something from another broker that was rejected."""
         self._teller.refuse(reason)
 
     def _hold_back(self, sink: Sink, frames: bytes, now: Instant) -> None:
@@ -162,12 +162,12 @@ class Routing:
     # -- neighbours -----------------------------------------------------------------------------------------------
 
     def neighbour_up(self, neighbour: Neighbour, now: Instant) -> None:
-        """A neighbour is there: tell the others, soon."""
+        """A neighbour is up: tell the others soon."""
         self._teller.note(NeighbourLinked(neighbour.link.id, neighbour.name, neighbour.cluster))
         self.announcements.announce_soon()
 
     def neighbour_changed(self, neighbour: Neighbour, now: Instant) -> None:
-        """A neighbour's cost changed, it is suspected, or no longer."""
+        """A neighbour's cost changed, or it is suspected or relieved."""
         neighbour.tell_cost()
         if neighbour.suspected:
             self.announcements.announce(now)
@@ -177,7 +177,7 @@ class Routing:
             self.announcements.announce_soon()
 
     def neighbour_down(self, neighbour: Neighbour, now: Instant) -> None:
-        """A neighbour is gone: tell the others, let no barrier wait for it, and send what it had another way."""
+        """A neighbour is gone: tell the others, let no barrier wait for it, and send its parcels another way."""
         self.announcements.announce(now)
         self.barriers.look_again(neighbour, now)
         self.settle(now)
@@ -219,7 +219,7 @@ class Routing:
             raise ProtocolError(Reason.KIND_UNEXPECTED, "only members of the cluster may send this")
 
     def _is_cost(self, record: Record) -> bool:
-        """True if only costs would be new, by this record and since the map was settled."""
+        """True if, with this record, only costs have changed since the map was settled."""
         known = self.view.map
         if known.version not in (self.view.settled, self._costs_version):
             return False
@@ -310,7 +310,7 @@ class Routing:
         self._settled()
 
     def _change_ways(self, before: Paths | None, now: Instant) -> None:
-        """A lost path is left at once, and nothing waits for what was on it; other paths are changed in order."""
+        """Replace lost paths at once, without waiting for parcels on them; change other paths without reordering."""
         self._times_changed += 1
         is_lossy, self._losses = self._losses != self.view.map.losses, self.view.map.losses
         if is_lossy:

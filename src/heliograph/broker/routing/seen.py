@@ -1,15 +1,16 @@
-"""Seen: which sequence numbers of which origins have come by, so that nothing is delivered twice.
+"""Seen: which sequence numbers of which origins have been received, so that nothing is delivered twice.
 
-In:    (origin, sequence) of publications, as they come.
+In:    (origin, sequence) of publications, as they arrive.
 Out:   is it new; the highest known.
 State: per origin the next expected number and a bounded list of gaps; a bounded table of origins.
-Not here: reading numbers from frames (wire/scan.py, on the fields of Seen), who may use an origin (sessions.py).
+Not here: reading numbers from frames (wire/scan.py, on the fields of Seen), which session may use an origin
+          (sessions.py).
 Paper: [grid] §1.2, traces and event ids against echoes.
 
-A number above the highest is new, and the numbers between become a gap. Below the first that comes there is a gap too:
-publications may take different ways and overtake each other. A lower number is new only if it lies in a remembered gap.
-When the list of gaps is full the oldest gap is closed: its numbers then count as seen. All doubt errs toward a counted
-loss, never toward a duplicate.
+A number above the highest is new, and the numbers between become a gap. Below the first number received there is a gap
+too: publications may take different paths and overtake each other. A lower number is new only if it lies in a
+remembered gap. When the list of gaps is full, the oldest gap is closed: its numbers then count as seen. In doubt, a
+publication is lost and counted, never delivered twice.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ NS_PER_MS = 1_000_000
 
 
 class Seen:
-    """What one origin has published. ``next`` is above every number that came.
+    """What one origin has published. ``next`` is above every number received.
 
     _native.c reads or writes: origin, next, accepted; and calls admit.
     """
@@ -34,18 +35,18 @@ class Seen:
     def __init__(self, origin: int, gaps_max: int) -> None:
         self.origin = origin
         self.next = 0
-        # Missing numbers, ascending. A publisher of several topics leaves a gap with each one that is not wanted here,
-        # so this is packed: 16 bytes each.
+        # Missing numbers, ascending. A publisher of several topics leaves a gap for each publication that is not
+        # wanted here, so this is packed: 16 bytes each.
         self._firsts = array("Q")
         self._lasts = array("Q")
         self.gaps_max = gaps_max
         self.accepted = 0
         self.duplicates = 0
-        self.late = 0  # overtaken by a higher number, and admitted all the same
+        self.late = 0  # admitted after a higher number
         self.gaps_closed = 0
 
     def admit(self, sequence: int) -> bool:
-        """True if this number is new, and remember it. ``accepted`` and ``duplicates`` count."""
+        """True if this number is new; remember it, and count it in ``accepted`` or ``duplicates``."""
         if sequence >= self.next:
             if sequence > self.next:
                 self._open_gap(self.next, sequence)
@@ -68,7 +69,7 @@ class Seen:
         return [(first, last + 1) for first, last in zip(self._firsts, self._lasts, strict=True)]
 
     def close_gaps(self, keep: int) -> None:
-        """Remember so many gaps only, the newest."""
+        """Keep only this many gaps, the newest."""
         closed = max(0, len(self._firsts) - keep)
         self.gaps_closed += closed
         del self._firsts[:closed], self._lasts[:closed]
@@ -79,7 +80,7 @@ class Seen:
         self._lasts.append(end - 1)
 
     def _fill(self, sequence: int) -> bool:
-        """Take a late number out of the gap it lies in."""
+        """Remove a late number from the gap it lies in; False if it is in none."""
         firsts, lasts = self._firsts, self._lasts
         at = bisect_right(firsts, sequence) - 1
         if at < 0 or sequence > lasts[at]:
@@ -90,7 +91,7 @@ class Seen:
             firsts[at] += 1
         elif sequence == lasts[at]:
             lasts[at] -= 1
-        elif at == 0 and len(firsts) >= self.gaps_max:  # no room for both halves: the older one goes
+        elif at == 0 and len(firsts) >= self.gaps_max:  # no room for both halves: the older one is dropped
             self.gaps_closed += 1
             firsts[0] = sequence + 1
         else:
@@ -101,7 +102,7 @@ class Seen:
 
 
 class Origins:
-    """The origins that a broker remembers: those with a link, and others for a horizon after their last link."""
+    """The origins that a broker remembers: those with a link, and others for some time (the horizon) afterwards."""
 
     __slots__ = ("_gaps_max", "_horizon_ns", "_idle", "_known", "_max", "forgotten")
 
@@ -111,7 +112,7 @@ class Origins:
         self._gaps_max = gaps_max
         self._known: dict[int, Seen] = {}
         self._idle: dict[int, Instant] = {}  # origin -> since when, oldest first
-        self.forgotten = 0  # before their horizon, because the table was full
+        self.forgotten = 0  # forgotten before their horizon, because the table was full
 
     def use(self, origin: int, now: Instant) -> Seen:
         """The record of an origin that has a link from now on."""
@@ -123,7 +124,7 @@ class Origins:
         return seen
 
     def visit(self, origin: int, now: Instant) -> Seen:
-        """The record of an origin whose publications come by way of another broker."""
+        """The record of an origin whose publications come through another broker."""
         seen = self.known(origin, now)
         if seen is None:
             seen = self.use(origin, now)

@@ -1,4 +1,4 @@
-"""Slots: which place this broker has in its cluster, and what happens if two claim one or all are taken.
+"""Slots: which slot this broker has in its cluster, and what happens if two brokers claim one or all are taken.
 
 In:    the members of our part of the cluster, after each change of the map; brokers that want a link.
 Out:   a new slot for this broker, told to all members; its links inside the cluster ended, if there is no slot for it.
@@ -6,9 +6,8 @@ State: until when a broker that found no slot stays outside.
 Not here: what slots are for (parcels.py), the map (map.py).
 Paper: N4; slots before self-organisation.
 
-The member that has been there longest keeps its slot. The others take the free ones in the same order. So brokers that
-know the same never take the same slot, and a cluster whose brokers all start at once needs one round, not one for each
-of them.
+The oldest member keeps its slot. The others take free slots in order of age. So brokers with the same knowledge never
+take the same slot, and a cluster whose brokers all start at once needs one round, not one for each broker.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ class Slots:
         return now < self._outside_until or (other.broker not in cluster and len(cluster) >= MEMBERS_MAX)
 
     def settle(self, now: Instant) -> None:
-        """The map changed: move if an older member has our slot, leave if there is none."""
+        """The map changed: take another slot if an older member has ours, and leave if none is free."""
         known = self._view.map
         me, slot = known.me, self._due()
         if slot == me.slot:
@@ -68,7 +67,7 @@ class Slots:
         self._announcements.announce(now, anew=True)
 
     def _due(self) -> int | None:
-        """The slot that is ours in the present view."""
+        """The slot that is ours in the current view."""
         me, cluster = self._view.map.me, self._view.map.paths.cluster
         return shared_out(cluster.values())[me.broker]
 
@@ -79,7 +78,7 @@ class Slots:
 
 
 def shared_out(members: Iterable[Member]) -> dict[int, int | None]:
-    """Which member is to have which slot; None for those that came when all were taken."""
+    """The slot of each member; None for those that came when all were taken."""
     slots: dict[int, int | None] = {}
     taken: dict[int, None] = {}
     by_age = sorted(members, key=lambda member: (member.incarnation, member.broker))

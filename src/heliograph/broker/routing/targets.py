@@ -30,5 +30,5 @@ class TargetedRun:
     def __init__(self, targets: Targets, ttl: int, trace: tuple[int, ...], frames: bytes) -> None:
         self.targets = targets
         self.ttl = ttl
-        self.trace = trace  # without us
+        self.trace = trace  # not including us
         self.frames = frames

@@ -1,11 +1,11 @@
-"""The teller: sends something to the neighbours that it concerns.
+"""The teller: sends records, interests and other bodies to the neighbours that they concern.
 
 In:    records, interests and other bodies, and the neighbours that they concern.
 Out:   frames on neighbours' links; notes; counts of what was refused.
 State: how many updates were told.
 Not here: what is told, and when (all other parts of routing).
 
-What stays inside a cluster goes to neighbours of our own cluster only. Nothing is told back to the link it came from.
+What stays inside a cluster goes to neighbours of our own cluster only. Nothing is sent back to the link it came from.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class Teller:
         self.told = 0  # records and interests
 
     def put(self, neighbour: Neighbour, kind: Kind, body: bytes) -> None:
-        """Tell a neighbour something."""
+        """Send a body to a neighbour."""
         self._links.put(neighbour.link, control(kind, 0, body))
 
     def tell_record(self, record: Record, source: Port | None, raw: bytes = b"") -> None:
-        """Tell all neighbours that it concerns, but not the one it came from."""
+        """Send a record to all neighbours that it concerns, but not to the one it came from."""
         raw = raw or wire.encode(record)
         inner = isinstance(record, Member)
         for neighbour in self._view.neighbours.values():
@@ -42,12 +42,12 @@ class Teller:
                 self.send_record(neighbour, raw)
 
     def send_record(self, neighbour: Neighbour, raw: bytes) -> None:
-        """Tell one neighbour."""
+        """Send a record to one neighbour."""
         self.told += 1
         self.put(neighbour, Kind.MAP, raw)
 
     def tell_interests(self, bodies: list[Interest], only: Neighbour | None = None) -> None:
-        """Tell one neighbour, or all that it concerns."""
+        """Send interests to one neighbour, or to all that they concern."""
         for body in bodies:
             raw = wire.encode(body)
             if only is not None:
@@ -57,7 +57,7 @@ class Teller:
                 self.pass_on(body.wide, raw, None)
 
     def pass_on(self, wide: bool, raw: bytes, source: Port | None) -> None:
-        """Tell an interest to all neighbours that it concerns, but not to the one it came from."""
+        """Send an interest to all neighbours that it concerns, but not to the one it came from."""
         cluster = self._view.map.me.cluster
         for neighbour in self._view.neighbours.values():
             if neighbour.link is not source and (wide or neighbour.cluster == cluster):
@@ -69,5 +69,5 @@ class Teller:
         self._outbox.note(note)
 
     def refuse(self, reason: Reason) -> None:
-        """Count something that was refused or not believed."""
+        """Count something that was refused or rejected."""
         self._links.count(reason)

@@ -2,11 +2,11 @@
 
 In:    records and interests that the parts learn; neighbours that peering makes and loses.
 Out:   the map, the interests of others, the neighbours, and the paths in force.
-State: all of that; no part keeps a copy.
+State: all of these; no part keeps a copy.
 Not here: telling others (teller.py), acting on changes (routing.py, settle), shortest paths (map.py).
 
 The map may be newer than the paths in force: ``settle`` puts the paths of the newest map in force, so that all parts
-change over together. Parts read the view freely. They change it by its methods and by those of what it holds.
+change over together. Parts read the view freely. They change it only by its methods and by those of its members.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class View:
 
     @property
     def is_settled(self) -> bool:
-        """True if the map did not change since its paths were put in force."""
+        """True if the map has not changed since its paths were put in force."""
         return self.settled == self.map.version
 
     @property
@@ -63,7 +63,7 @@ class View:
 
     @property
     def epoch(self) -> int:
-        """The present meaning of the slots: the highest epoch in our part of the cluster."""
+        """The current meaning of the slots: the highest epoch in our part of the cluster."""
         return self.paths.epoch
 
     def linked(self, inside: bool) -> dict[int, int]:
@@ -91,5 +91,5 @@ class View:
 
     def is_here(self, part: int) -> bool:
         """True if a parcel for this part of a cluster has arrived: the part is ours, or was when it was sent."""
-        # A part is named after its leader. If that broker has left, parcels are still under way with its name.
+        # A part is named after its leader. If that broker has left, parcels under that name may still be under way.
         return part in self.paths.cluster or (part in self.map.members and part not in self.paths.parts)

@@ -1,1 +1,1 @@
-"""The demo: a broker, clients, a network and a simulation, shown at work."""
+"""The demo: shows a broker, clients, a network and a simulation at work."""

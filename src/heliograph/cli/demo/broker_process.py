@@ -1,9 +1,9 @@
-"""The demo's broker: a process of its own, started by the same command that a user types.
+"""The demo's broker: a separate process, started by the same command that a user types.
 
 In:    a folder for its settings.
 Out:   its address and its log lines.
 State: the process; it ends with the demo, whatever happens.
-Not here: what is done with it (scenes.py).
+Not here: how it is used (scenes.py).
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class BrokerProcess:
 
     @property
     def url(self) -> str:
-        """Where clients find it."""
+        """Its address for clients."""
         return f"heliograph://127.0.0.1:{self.port}"
 
     async def wait_until_ready(self) -> None:
-        """Read its log until it says so."""
+        """Read its log until it reports that it is ready."""
         try:
             async with asyncio.timeout(START_S_MAX):
                 while not self.ready:
@@ -83,7 +83,7 @@ class BrokerProcess:
 
 @asynccontextmanager
 async def broker_process(folder: Path) -> AsyncIterator[BrokerProcess]:
-    """A broker on a free port of this machine. Nothing of the user's own settings reaches it."""
+    """A broker on a free port of this machine. It is isolated from the user's own settings."""
     settings = folder / "heliograph.toml"
     settings.write_text(SETTINGS)
     environment = node_environment(folder)

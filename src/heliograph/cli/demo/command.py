@@ -1,7 +1,7 @@
 """`heliograph demo`: a broker, clients, the data pipeline and a simulated network, shown at work in under 3 minutes.
 
-In:    whether Spark is wanted; every setting is a default but one access rule, which is shown.
-Out:   what happens, as it happens, and a report of what was measured; exit code 1 if something was not as it should be.
+In:    whether Spark is wanted; all settings are defaults except one access rule, which is shown.
+Out:   events as they happen, and a report of the measurements; exit code 1 if something was not as it should be.
 State: a temporary folder and a broker process, both gone at the end.
 Not here: the broker process (broker_process.py), the scenes with clients (scenes.py), simulating (sim/).
 """
@@ -48,7 +48,7 @@ def _demo(
 
 
 def _simulate(report: Report) -> None:
-    """The same broker code in a world that goes wrong, from five seeds, and one of them twice."""
+    """The same broker code in a simulated world with faults, from five seeds, and one of them twice."""
     from heliograph.sim.run import play
     from heliograph.sim.scenario_files import load
 

@@ -1,4 +1,4 @@
-"""The demo's scene with conditions: subscribers that ask for content, each in a language of its own.
+"""The demo's scene with conditions: subscribers that filter by content, each in a different language.
 
 In:    a function that connects to the demo's broker.
 Out:   lines on standard output; in the report, how many of how many publications matched.
@@ -22,7 +22,7 @@ SYSTEMS = ("linux", "plan9", "vms")
 
 
 class SensorReading(NamedTuple):
-    """What one publication tells: disk and system in its headers, the load in its document."""
+    """The content of one publication: disk and system in its headers, the load in its document."""
 
     disk: int
     system: str
@@ -75,5 +75,5 @@ async def play_contents(connect: Callable[[str], Connecting], report: Report) ->
 
 
 async def _count(subscription: Subscription) -> int:
-    """Until the subscription ends."""
+    """Count publications until the subscription ends."""
     return sum([len(publications) async for publications in subscription.batches()])

@@ -1,4 +1,4 @@
-"""The demo's search for a broker: through the network's directory, and without it when that is killed.
+"""The demo's search for a broker: through the network's directory, and without it after it is killed.
 
 In:    a running network with a directory.
 Out:   lines on standard output: candidates and the reason for the choice; how long it took, in the report.
@@ -46,12 +46,12 @@ async def play_discovery(network: NetworkProcesses, report: Report) -> None:
 
 
 async def _search(network: NetworkProcesses) -> SearchResult:
-    """Directory first, the brokers of the network last. No multicast: others' brokers may be in that group."""
+    """Ask the directory first, and the brokers of the network last. No multicast: the group may have other brokers."""
     config = DiscoveryConfig(
         directories=(network.directories[0].address,),
         brokers=tuple(broker.address for broker in network.brokers),
         multicast=MulticastConfig(enabled=False),
-        cpu_permille_max=1_000,  # all of them are on this computer: its load tells nothing
+        cpu_permille_max=1_000,  # all of them are on this computer, so its load says nothing
     )
     search = BrokerSearch(config, seed=secrets.randbits(64))
     await run_alone(search, BrokerSearch.sockets(config, "127.0.0.1", "127.0.0.1"))

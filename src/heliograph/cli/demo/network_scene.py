@@ -1,7 +1,7 @@
-"""The demo's network: six broker processes in two clusters that deliver as one, also when one of them is killed.
+"""The demo's network: six broker processes in two clusters that deliver as one, even when one of them is killed.
 
 In:    a folder for their settings.
-Out:   lines on standard output, as things happen; what was measured, in the report.
+Out:   lines on standard output, as things happen; measurements, in the report.
 State: the processes; they end with the scene, whatever happens.
 Not here: starting and linking processes (../network_processes.py), finding one of them (discovery_scene.py).
 """
@@ -30,7 +30,7 @@ ARRIVE_S_MAX = 10.0
 
 
 async def play_network(folder: Path, report: Report) -> None:
-    """Publish at one end, subscribe at the other, look at the way, kill a broker on it."""
+    """Publish at one end, subscribe at the other, show the path, kill a broker on it."""
     report.begin(f"{BROKERS} brokers in {CLUSTERS} clusters: heliograph network up {BROKERS} --clusters {CLUSTERS}")
     network = NetworkProcesses(generated(BROKERS, CLUSTERS), folder)
     began = monotonic()

@@ -1,4 +1,4 @@
-"""The demo's report: what was measured, and what was not as it should be.
+"""The demo's report: the measurements, and what was not as it should be.
 
 In:    lines and checks of the scenes.
 Out:   the summary's lines and the problems.
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Report:
-    """What was measured, and what was not as it should be."""
+    """The measurements, and what was not as it should be."""
 
     lines: list[tuple[str, str]] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
@@ -29,6 +29,6 @@ class Report:
         self.lines.append((name, text))
 
     def check(self, holds: bool, otherwise: str) -> None:
-        """Remember what should have held and did not."""
+        """Record a problem unless the condition holds."""
         if not holds:
             self.problems.append(otherwise)

@@ -1,7 +1,7 @@
 """The demo's machines: two are registered, discovered and watched until one changes and vanishes.
 
 In:    a function that connects a client to the demo's broker.
-Out:   lines on standard output; what was found and told, in the report.
+Out:   lines on standard output; what was found and reported, in the report.
 State: none beyond the scene.
 Not here: resource discovery (discovery/resources/), the client's side (live/resources.py).
 """

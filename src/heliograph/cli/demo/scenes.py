@@ -1,7 +1,7 @@
 """The scenes of the demo: what real clients do with the broker, counted and checked.
 
 In:    a running broker.
-Out:   lines on standard output, as things happen; a Report of what was measured and what was not as it should be.
+Out:   lines on standard output, as things happen; a Report of the measurements and of what was not as it should be.
 State: none beyond a scene.
 Not here: starting the broker (broker_process.py), conditions (content_scene.py), the network (network_scene.py), the
           simulation and the summary (command.py).
@@ -39,7 +39,7 @@ TRAFFIC_S = 3.0
 BATCH = 64
 PUBLISHERS = {"kitchen": "sensors/kitchen/temperature", "hall": "sensors/hall/temperature", "door": "sensors/hall/door"}
 FILTERS = ("sensors/+/temperature", "sensors/hall/#", "#")
-BULK_FRAMES = 40_000  # of 1 KiB: more than a broker's queue, a client's inbox and all socket buffers hold
+BULK_FRAMES = 40_000  # of 1 KiB: more than a broker's queue, a client's inbox and all socket buffers can hold
 BULK_PAYLOAD = bytes(1_024)
 BULK_BATCH = 200
 INBOX_FRAMES = 1_000
@@ -68,7 +68,7 @@ async def play(report: Report, with_spark: bool) -> None:
 
 
 def _connect(broker: BrokerProcess, name: str, **more: Any) -> Connecting:
-    """Anonymous, whatever the user's environment says."""
+    """Connect anonymously, whatever the user's environment contains."""
     return connect(broker.url, name=name, **{"entity": "", "token": ""} | more)
 
 
@@ -77,7 +77,7 @@ def _connect(broker: BrokerProcess, name: str, **more: Any) -> Connecting:
 
 @dataclass(slots=True)
 class Listener:
-    """A subscriber that checks what it gets."""
+    """A subscriber that checks what it receives."""
 
     filter: str
     received: int = 0
@@ -85,7 +85,7 @@ class Listener:
     _last: dict[int, int] = field(default_factory=dict)
 
     async def listen(self, subscription: Subscription) -> None:
-        """Until the subscription ends."""
+        """Listen until the subscription ends."""
         async for publications in subscription.batches():
             self.received += len(publications)
             for publication in publications:
@@ -124,7 +124,7 @@ async def _publish(broker: BrokerProcess, name: str, published: dict[str, int], 
         while monotonic() < until:
             await client.publish_batch(PUBLISHERS[name], [b"21.5"] * BATCH)
             published[name] += BATCH
-            await client.flush()  # so that all three get their turn, and none runs ahead of the broker
+            await client.flush()  # so that all three take turns, and none runs ahead of the broker
 
 
 async def _show(listeners: list[Listener], published: dict[str, int], began: float) -> None:
@@ -187,7 +187,7 @@ async def _slow_consumer(broker: BrokerProcess, policy: Policy, report: Report) 
             await publisher.publish_batch(topic, [BULK_PAYLOAD] * BULK_BATCH)
         fast_got = await reading
         took = monotonic() - began
-        # Under the other policies it has not looked at anything until now.
+        # Under the other policies it has read nothing until now.
         slow_got, told = (await dawdling, "") if dawdling is not None else await _read_rest(slow)
         lost = sum(slow_client.report("overview")["lost"].values())
     if policy is Policy.DISCONNECT and not told:
@@ -215,7 +215,7 @@ async def _read(subscription: Subscription, pause_s: float = 0.0) -> int:
 
 
 async def _read_rest(subscription: Subscription) -> tuple[int, str]:
-    """What is there and still comes, until nothing has come for a while or it is told why nothing will."""
+    """Read what is there and still arrives, until nothing came for a while or the subscription ends with a reason."""
     got = 0
     try:
         while True:
@@ -228,7 +228,8 @@ async def _read_rest(subscription: Subscription) -> tuple[int, str]:
 
 
 async def _told_at_the_broker(broker: BrokerProcess) -> str:
-    """What is written before a hangup is flushed for a second: on a busy machine a slow reader may not hear why."""
+    """Get the reason from the broker: output before a hang-up is flushed for only a second, so a slow reader may miss
+    it."""
     async with administrating(broker.url) as administrator:
         overview = await administrator.ask("admin", {"do": "report", "question": "overview"})
     return "slow_consumer, as the broker's report says" if overview["refused"].get("slow_consumer") else ""
@@ -242,7 +243,7 @@ def _fate(policy: Policy, got: int, lost: int, told: str) -> str:
     return f"{got:,} read, {lost:,} lost; the publisher had said that it would wait"
 
 
-# -- who may ----------------------------------------------------------------------------------------------------------
+# -- access -----------------------------------------------------------------------------------------------------------
 
 
 async def _denials(broker: BrokerProcess, report: Report) -> None:

@@ -1,7 +1,7 @@
-"""The demo's store: a durable subscriber goes away, its broker is killed, it comes back elsewhere, nothing is missing.
+"""The demo's store: a durable subscriber leaves, its broker is killed, it returns elsewhere, and nothing is missing.
 
 In:    a folder for the settings of three brokers and a store.
-Out:   lines on standard output, as things happen; what was measured, in the report.
+Out:   lines on standard output, as things happen; measurements, in the report.
 State: the processes; they end with the scene, whatever happens.
 Not here: starting and linking processes (../network_processes.py), stores (../../stores/).
 """
@@ -22,12 +22,12 @@ from heliograph.topology.process_network import generated
 BROKERS = 3
 TOPIC = "orders/new"
 NAME = "billing"
-BEFORE, AWAY = 100, 1_000  # publications while the subscriber is there, and while it is away
+BEFORE, AWAY = 100, 1_000  # publications while the subscriber is connected, and while it is away
 ARRIVE_S_MAX = 20.0
 
 
 async def play_store(folder: Path, report: Report) -> None:
-    """Publish reliably to a durable subscriber that is not always there."""
+    """Publish reliably to a durable subscriber that is not always connected."""
     report.begin(f"A store: heliograph network up {BROKERS} --stores 1")
     network = NetworkProcesses(generated(BROKERS).with_stores(1), folder, bdn=False)
     try:

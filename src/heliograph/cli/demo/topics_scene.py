@@ -2,7 +2,7 @@
 
 In:    nothing; a broker with a topic directory and certificates is started for it.
 Out:   lines on standard output; how long it took, in the report.
-State: a temporary folder and a process, gone in the end.
+State: a temporary folder and a process, removed at the end.
 Not here: creating and finding (discovery/topics/), the trial network (cli/network_secure.py).
 """
 

@@ -1,12 +1,12 @@
-"""Store calls: requests of the session's own to the service `stores` of its broker.
+"""Store calls: the session's own requests to the service `stores` of its broker.
 
 In:    requests (wire/stores.py) and what to call with the answer; answers; lost links.
 Out:   SERVICE frames on the line in use.
 State: none; the answers that are due are in client/requests.py.
-Not here: what a program asks services (client/service_requests.py).
+Not here: requests of the program to services (client/service_requests.py).
 
-A call is made once, on the line in use. If the link is lost the caller is told, and makes it again when it likes:
-everything that is asked of a store may be repeated without harm.
+A call is made once, on the line in use. If the link is lost the caller is told, and may repeat the call: every request
+to a store can be repeated without harm.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class StoreCalls:
         return line is not None and line.is_ready and not line.leaving
 
     def ask(self, request: Body, kind: type[Body], answered: Callable[[Body, Instant], None], failed: Failed) -> bool:
-        """Ask; one of the two is called later. False, and nothing happens, if there is no broker."""
+        """Ask; ``answered`` or ``failed`` is called later. False, with no effect, if there is no broker."""
         line = self._lines.current
         if line is None or not self.is_possible:
             return False

@@ -1,13 +1,13 @@
 """A chain: the reliable publications of a session for one store that the store has not acknowledged yet.
 
-In:    runs of EVENT frames, each linked to the one before; acknowledgements; how far the store says it is.
+In:    runs of EVENT frames, each linked to the one before; acknowledgements; the store's end of the chain.
 Out:   what to repeat, with the flag REPEAT.
-State: the unacknowledged runs, in order, and to what the first of them is linked.
-Not here: which store (whereabouts.py), when to repeat and whom to tell (reliable.py).
+State: the unacknowledged runs, in order, and the predecessor of the first.
+Not here: which store (whereabouts.py), when to repeat and which requests to settle (reliable.py).
 
-Each publication names its predecessor in the header ``$q``, so the store notices what is missing. The chain is linked
-anew where the store's end of it is not the one that we know: after a crash of this publisher, or of a store that was
-restored from a copy.
+Each publication names its predecessor in the header ``$q``, so the store notices what is missing. The chain is relinked
+where the store's end of it is not the one that we know: after a crash of this publisher, or when a store was restored
+from a copy.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class ChainRun:
-    """Frames of one topic with consecutive sequences."""
+    """Frames on one topic with consecutive sequences."""
 
     __slots__ = ("data", "first", "last", "topic")
 
@@ -42,7 +42,7 @@ class ChainRun:
         return self.last - self.first + 1
 
     def relink(self, previous: int) -> None:
-        """Let the first publication name another predecessor."""
+        """Make the first publication name another predecessor."""
         end = 4 + HEAD.unpack_from(self.data)[0]
         self.data = relinked(self.data[:end], previous) + self.data[end:]
 
@@ -53,21 +53,21 @@ class ChainRun:
 
 
 class OutgoingChain:
-    """The end of one store's chain that this session holds."""
+    """The part of one store's chain that this session still holds."""
 
     __slots__ = ("_base", "_runs", "acknowledged", "bytes", "frames", "last")
 
     def __init__(self) -> None:
         self._runs: deque[ChainRun] = deque()
-        self._base = 0  # what the first unacknowledged publication is linked to
+        self._base = 0  # the predecessor of the first unacknowledged publication
         self.acknowledged = 0  # the store has everything up to here
-        self.last = 0  # what the next publication is linked to
+        self.last = 0  # the predecessor of the next publication
         self.frames = 0
         self.bytes = 0
 
     @property
     def oldest(self) -> int | None:
-        """The first sequence that is not acknowledged."""
+        """The first unacknowledged sequence."""
         return self._runs[0].first if self._runs else None
 
     def add(self, run: ChainRun) -> None:
@@ -78,7 +78,7 @@ class OutgoingChain:
         self.bytes += len(run.data)
 
     def acknowledge(self, sequence: int) -> bool:
-        """The store has everything up to this sequence. False if that is no news."""
+        """The store has everything up to this sequence. False if that was known."""
         if sequence <= self.acknowledged:
             return False
         self.acknowledged = sequence
@@ -99,9 +99,9 @@ class OutgoingChain:
         return True
 
     def follow(self, have: int) -> None:
-        """The store's end of the chain is ``have``: link what is not acknowledged to it."""
+        """The store's end of the chain is ``have``: link the unacknowledged publications to it."""
         self.acknowledge(have)
-        self.acknowledged = have  # lower, where the store has lost what it had
+        self.acknowledged = have  # lower if the store has lost records
         if self._runs:
             if self._base != have:
                 run = self._runs[0]
@@ -113,7 +113,7 @@ class OutgoingChain:
         self._base = have
 
     def restart(self) -> None:
-        """The store took something that we know nothing of: begin a new chain with the first unacknowledged one."""
+        """The store has records of ours that we do not know: begin a new chain with what is unacknowledged."""
         if self._runs:
             self.bytes -= len(self._runs[0].data)
             self._runs[0].relink(0)
@@ -121,7 +121,7 @@ class OutgoingChain:
             self._base = 0
 
     def drop(self, topic: str) -> list[ChainRun]:
-        """The broker takes nothing on this topic: forget it, and link the rest."""
+        """The broker accepts nothing on this topic: remove its runs and link the rest."""
         dropped = [run for run in self._runs if run.topic == topic]
         kept = [run for run in self._runs if run.topic != topic]
         if not dropped:
@@ -135,7 +135,7 @@ class OutgoingChain:
         return dropped
 
     def repeats(self, upto: int, bytes_max: int) -> list[bytes]:
-        """What is unacknowledged up to this sequence, flagged; the oldest ``bytes_max``, and at least one run."""
+        """Unacknowledged runs up to this sequence, flagged: the oldest ``bytes_max`` of them, at least one run."""
         out: list[bytes] = []
         size = 0
         for run in self._runs:

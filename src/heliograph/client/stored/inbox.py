@@ -1,12 +1,11 @@
-"""The inbox of a reader: what stores delivered and the program has not taken, and how far the program is.
+"""The inbox of a reader: what stores delivered and the program has not taken, and the program's progress.
 
 In:    publications or runs of stores, in the order of each store's log.
-Out:   the same, oldest first; per store what the program has taken, and what it is done with.
+Out:   the same, oldest first; per store what the program has taken, and what it has finished.
 State: the queue (client/inbox.py); positions per store.
 Not here: asking stores for more (readings.py).
 
-What was taken counts as done when the program comes for the next, or ends the reader: until then it may still be
-working on it.
+What was taken counts as done when the program takes more or ends the reader: until then it may still be working on it.
 """
 
 from __future__ import annotations
@@ -20,21 +19,21 @@ from heliograph.model.subscription import Policy
 
 
 class ReaderInbox(Inbox):
-    """An inbox that knows positions. While it is ``pressing``, the session wants to be told what the program took."""
+    """An inbox with positions. While it is ``pressing``, the session needs to know what the program took."""
 
     __slots__ = ("_told_every", "done", "queued", "taken", "taken_count", "untold")
 
     def __init__(self, number: int, window: int, bytes_max: int) -> None:
-        super().__init__(number, Policy.HOLD, 1 << 62, 1 << 62)  # what is under way is bounded by credit
+        super().__init__(number, Policy.HOLD, 1 << 62, 1 << 62)  # credit bounds what is under way
         self._told_every = max(1, window // 8)
         self.taken: dict[str, int] = {}  # by store: the program has taken everything before this position …
-        self.done: dict[str, int] = {}  # … and is done with everything before this one
-        self.queued: dict[str, int] = {}  # by store: publications that are not taken
+        self.done: dict[str, int] = {}  # … and has finished everything before this one
+        self.queued: dict[str, int] = {}  # by store: publications that were not taken yet
         self.taken_count = 0
         self.untold = 0
 
     def begin(self, store: str, position: int) -> None:
-        """The reading of this store begins here."""
+        """Reading of this store begins here."""
         if store not in self.taken:
             self.taken[store] = self.done[store] = position
 
@@ -44,20 +43,20 @@ class ReaderInbox(Inbox):
         self.queued[store] = self.queued.get(store, 0) + count
 
     def pass_over(self, store: str, position: int) -> None:
-        """Nothing of this store before that position is still to come; if nothing waits, it is done with."""
+        """Nothing before that position of this store is still to come; if nothing waits, all of it is done."""
         if not self.queued.get(store) and position > self.taken[store]:
             if self.done[store] == self.taken[store]:
                 self.done[store] = position
             self.taken[store] = position
 
     def finish(self) -> None:
-        """The program is done with everything that it has taken."""
+        """The program has finished everything that it has taken."""
         if self.done != self.taken:
             self.done.update(self.taken)
             self.pressing = True
 
     def take(self) -> Any:
-        """The oldest, or None. What was taken before is done with."""
+        """The oldest, or None. What was taken before counts as done."""
         self.finish()
         item = super().take()
         if item is not None:
@@ -65,14 +64,14 @@ class ReaderInbox(Inbox):
         return item
 
     def take_all(self) -> list[Any]:
-        """Everything that waits. What was taken before is done with."""
+        """Everything that waits. What was taken before counts as done."""
         self.finish()
         items = super().take_all()
         self._hand_out(items)
         return items
 
     def take_some(self, most: int | None) -> list[Any]:
-        """The oldest so many of what waits; None: everything. What was taken before is done with."""
+        """The oldest ``most``; None: everything. What was taken before counts as done."""
         if most is None or len(self) <= most:
             return self.take_all()
         self.finish()

@@ -1,8 +1,8 @@
-"""The parts of a session that speak with stores, as the rest of the session sees them.
+"""The parts of a session that talk to stores, as the rest of the session sees them.
 
-In:    STORED frames; lines that come into use; questions of the program to the service `stores`.
-Out:   each frame handed to the part that it concerns; whether everything is durable.
-State: questions that wait for a broker.
+In:    STORED frames; lines that come into use; the program's requests to the service `stores`.
+Out:   each frame handed to its part; whether everything is durable.
+State: requests that wait for a broker.
 Not here: reliable publications (reliable.py), readers (readings.py).
 """
 
@@ -60,7 +60,7 @@ class StoreParts:
         self._reliable.pump(now)
 
     def denied(self, topic: str, error: HeliographError, now: Instant) -> None:
-        """A broker does not take publications on this topic."""
+        """A broker does not accept publications on this topic."""
         self._reliable.denied(topic, error, now)
 
     def receive(self, raw: bytes, now: Instant) -> bool:
@@ -73,7 +73,7 @@ class StoreParts:
         return False
 
     def ask(self, command: AskStores, now: Instant) -> None:
-        """Ask the service `stores` for the program."""
+        """Send a request of the program to the service `stores`."""
         self._requests.open(command.request, now, lambda now: self._forget(command))
         self._ask(command)
 

@@ -1,7 +1,7 @@
 """A reader: a durable subscription or a replay of the program, over one or several stores.
 
-In:    what the program asked for; what becomes of its readings.
-Out:   what a store is asked to open; whether it is open, or has come to its end.
+In:    the program's command; the progress of its readings.
+Out:   requests to open channels; whether it is open, or has reached its end.
 State: its readings and its inbox.
 Not here: positions of one log (reading.py), asking stores (readings.py).
 """
@@ -23,7 +23,7 @@ class StoreReader:
         self.command = command
         self.inbox = ReaderInbox(number, command.window, command.bytes_max)
         self.readings: dict[str, LogReading] = {}
-        self.request: Request = command.request  # awaits that it is open
+        self.request: Request = command.request  # settled when the reader is open
         self.began_at: Instant | None = None
         self.found = False  # the stores are known
         self.ending: EndReading | None = None
@@ -45,11 +45,11 @@ class StoreReader:
 
     @property
     def is_read(self) -> bool:
-        """True if every reading has come to its end."""
+        """True if every reading has reached its end."""
         return self.found and all(reading.ended for reading in self.readings.values())
 
     def begin(self, now: Instant) -> None:
-        """It is looked for stores since now."""
+        """The search for stores begins now."""
         if self.began_at is None:
             self.began_at = now
 
@@ -58,7 +58,7 @@ class StoreReader:
         self.found = True
 
     def take_request(self) -> Request:
-        """The request that awaits it, once."""
+        """The request that waits for the reader; 0 from the second call on."""
         request, self.request = self.request, 0
         return request
 
@@ -73,20 +73,20 @@ class StoreReader:
         return max(1, min(self.command.window, self.command.bytes_max // mean if mean else WINDOW_MAX))
 
     def younger(self) -> list[LogReading]:
-        """Readings of stores that did not know the name of a subscription which is older than they are."""
+        """Readings of stores that are younger than this durable subscription, as they did not know its name."""
         return [reading for reading in self.readings.values() if reading.late] if self.is_old else []
 
     def start_of(self, reading: LogReading) -> str:
-        """Where a reading begins whose store does not know the name: a store that comes later is read whole."""
+        """Where to begin at a store that does not know the name: a store found later is read from its beginning."""
         return "first" if self.is_durable and (reading.whole or not self.request) else self.command.start
 
     def done_at(self, reading: LogReading) -> int:
-        """What the program is done with at a store: everything before this position."""
+        """The program has finished everything before this position of the store's log."""
         return reading.done if self.command.manual else self.inbox.done.get(reading.store.store, 0)
 
 
 def open_channel(reader: StoreReader, reading: LogReading) -> OpenChannel:
-    """What a store is asked to open: for the first time as the program said, then where it stood."""
+    """The request to open a channel: the first time as the program asked, later where the reading stood."""
     command, store = reader.command, reading.store.store
     position = command.positions.get(store) if reading.expected is None else reading.expected
     return OpenChannel(

@@ -1,6 +1,6 @@
-"""A reading: one store's log as a reader follows it, position by position.
+"""A reading: a reader's progress through the log of one store, position by position.
 
-In:    STORED frames with publications, and notices, as they come: late, twice, or not at all.
+In:    STORED frames with publications, and notices; they may come late, twice, or not at all.
 Out:   each position once, in order; whether something was lost on the way; credit and acknowledgements to send.
 State: the position that is expected next; what was acknowledged, and what else is done.
 Not here: asking the store (readings.py), the queue for the program (inbox.py).
@@ -18,7 +18,7 @@ from heliograph.wire.frames import BODY_BYTES, SCAN, Frame
 from heliograph.wire.limits import HEAD_BYTES
 from heliograph.wire.stores import SELECTED_MAX, StoreAdvertisement, span_of
 
-AGAIN_NS = 500_000_000  # between two requests to send the same once more
+AGAIN_NS = 500_000_000  # between two requests to send the same frames again
 TOPICS_MAX = 16_384
 EARLY_MAX = 64  # frames
 
@@ -26,11 +26,11 @@ _unpack = SCAN.unpack_from
 
 
 class Came(Enum):
-    """What a frame brought."""
+    """What a frame contained."""
 
     NEW = 1
     KNOWN = 2
-    TOO_FAR = 3  # one before it was lost
+    TOO_FAR = 3  # a frame before it was lost
 
 
 class LogReading:
@@ -60,20 +60,20 @@ class LogReading:
         self.store = store
         self.channel = channel
         self.expected: int | None = None  # the next position; None: it was never open
-        self.inbox = ""  # where the store sends; empty: it is not open
-        self.opening = False  # the store was asked
+        self.inbox = ""  # the topic to which the store sends; empty: not open
+        self.opening = False  # the store was asked to open it
         self.created = False  # the name was new at this store …
-        self.late = False  # … and begins behind something that is there
-        self.whole = False  # it has to begin with the oldest
+        self.late = False  # … and does not begin with the oldest record
+        self.whole = False  # it must begin with the oldest record
         self.ended = False
-        self.early: list[Frame] = []  # came before the store's answer that it is open
+        self.early: list[Frame] = []  # frames that came before the store confirmed the opening
         self.heard_at: Instant = 0
         self.again_at: Instant = -AGAIN_NS
         self.acknowledged = 0  # the store knows that everything before this position is done
         self.acknowledging = False
-        self.done = 0  # by hand: everything before this position is done …
-        self.spans: list[tuple[int, int]] = []  # … and these positions behind it
-        self.told_spans: list[tuple[int, int]] = []  # which the store knows
+        self.done = 0  # acknowledged by hand: everything before this position …
+        self.spans: list[tuple[int, int]] = []  # … and these positions after it
+        self.told_spans: list[tuple[int, int]] = []  # spans that the store knows
 
     @property
     def is_open(self) -> bool:
@@ -94,28 +94,28 @@ class LogReading:
         self.heard_at = now
 
     def keep(self, frame: Frame) -> None:
-        """A frame came before the answer: it is taken when that is there, or comes again."""
+        """Keep a frame that came before the answer; it is read after the answer. If dropped, it comes again."""
         if self.opening and len(self.early) < EARLY_MAX:
             self.early.append(frame)
 
     def take_early(self) -> list[Frame]:
-        """What came before the answer."""
+        """The frames that came before the answer."""
         early, self.early = self.early, []
         return early
 
     def begins_late(self) -> None:
-        """The name was new at this store, and what is there already is left out."""
+        """The name was new at this store, and its older records are skipped."""
         self.late = True
 
     def begin_again(self) -> None:
-        """The name was dropped: begin with the oldest."""
+        """The name was dropped: begin with the oldest record."""
         self.close()
         self.late = False
         self.expected = None
         self.whole = True
 
     def close(self) -> None:
-        """The store does not send: it closed the channel, or we are at another broker."""
+        """The store does not send: it closed the channel, or we have changed brokers."""
         self.inbox = ""
         self.opening = self.acknowledging = False
         self.early = []
@@ -125,18 +125,18 @@ class LogReading:
         self.ended = True
 
     def heard(self, now: Instant) -> None:
-        """There was a sign of life."""
+        """The store has sent something."""
         self.heard_at = now
 
     def may_ask_again(self, now: Instant) -> bool:
-        """False if the store was asked a moment ago to send once more."""
+        """False if the store was asked a moment ago to send again."""
         if now < self.again_at + AGAIN_NS:
             return False
         self.again_at = now
         return True
 
     def advance(self, before: int, after: int) -> Came:
-        """A frame covers these positions."""
+        """Account for a frame that covers these positions."""
         assert self.expected is not None
         if before > self.expected:
             return Came.TOO_FAR
@@ -161,33 +161,33 @@ class LogReading:
         self.spans = merged[:SELECTED_MAX]
 
     def owes(self, done: int) -> bool:
-        """True if the store does not know that everything before ``done``, and every span, is done."""
+        """True if the store has not been told that everything before ``done``, and every span, is done."""
         return done > self.acknowledged or self.spans != self.told_spans
 
     def acknowledge_begun(self) -> None:
-        """The store is told what is done."""
+        """The store is being told what is done."""
         self.acknowledging = True
 
     def acknowledge_ended(self, before: int, spans: list[tuple[int, int]]) -> None:
-        """It knows."""
+        """The store knows what is done."""
         self.acknowledging = False
         self.acknowledged = max(self.acknowledged, before)
         self.told_spans = spans
 
     def acknowledge_failed(self) -> None:
-        """It may not know."""
+        """The store may not know what is done."""
         self.acknowledging = False
 
 
 class FrameReader:
-    """Takes the publications of STORED frames apart."""
+    """Decodes the publications of STORED frames."""
 
     def __init__(self) -> None:
         self._topics: dict[bytes, str] = {}
         self.discarded = 0
 
     def run(self, frame: Frame, store: str, expected: int) -> StoredRun:
-        """The publications at ``expected`` and behind it, as bytes."""
+        """The publications from ``expected`` on, as bytes."""
         _, before, after, offsets = span_of(frame)
         data = frame.payload
         skipped = bisect_left(offsets, expected - before)
@@ -198,7 +198,7 @@ class FrameReader:
         return StoredRun(store, max(before, expected), after, positions, data[start:] if start else data)
 
     def publications(self, frame: Frame, store: str, expected: int) -> list[StoredPublication]:
-        """The publications at ``expected`` and behind it."""
+        """The publications from ``expected`` on."""
         _, before, _, offsets = span_of(frame)
         data, start, found = frame.payload, 0, []
         for offset in offsets:

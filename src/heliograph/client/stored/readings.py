@@ -1,16 +1,16 @@
-"""Readers: durable subscriptions and replays, over all stores that serve something of their filter.
+"""Readers: durable subscriptions and replays, over all stores that serve a part of their filter.
 
 In:    commands about readers; STORED frames and answers of stores; lines that come into use; time.
 Out:   requests to stores; publications in the readers' inboxes; settled requests.
 State: readers, each with a reading per store.
 Not here: one reader (reader.py), positions of one log (reading.py), credit and acknowledgements (telling.py).
 
-A reader that comes to another broker opens its readings there at the position that it expects next: so it gets what it
-missed, and each position once. Stores send no more than the credit allows, which follows what the program takes.
-A frame that was lost between brokers is noticed by the positions of the next one, or by a second of silence.
+After a change of brokers, a reader opens its readings at the position that it expects next: it gets what it missed, and
+each position once. Stores send no more than the credit allows, which grows as the program takes publications. A frame
+lost between brokers is noticed by the positions of the next frame, or after a second of silence.
 
-A durable subscription looks for new stores now and then. At a store that knows its name it goes on where it was left. A
-store that does not know it, while another one does, is younger than the subscription: it is read from its beginning.
+A durable subscription looks for new stores now and then. At a store that knows its name it resumes. A store that does
+not know the name, while another store does, is younger than the subscription: it is read from its beginning.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ from heliograph.wire.stores import (
 
 READERS_MAX = 1_024
 FIRST_NUMBER = -2  # of a reader; they count down, as -1 is the session's inbox and those above 0 are subscriptions
-LOOK_NS = 5_000_000_000  # between two looks for new stores
-AGAIN_NS = 250_000_000  # after a store did not answer
-DOUBT_NS = 2_000_000_000  # so long "no store" is asked again
+LOOK_NS = 5_000_000_000  # between two searches for new stores
+AGAIN_NS = 250_000_000  # wait after a store did not answer
+DOUBT_NS = 2_000_000_000  # how long the answer "no store" is questioned
 PASSING = (
     Reason.TIME_OUT,
     Reason.STORE_UNKNOWN,
@@ -60,7 +60,7 @@ PASSING = (
     Reason.STOPPING,
     Reason.VAULT_FAILED,
     Reason.VAULT_FULL,
-    Reason.CHANNEL_UNKNOWN,  # the store was started anew
+    Reason.CHANNEL_UNKNOWN,  # the store was restarted
 )
 
 
@@ -86,8 +86,8 @@ class Readers:
         self._telling = Telling(calls, timers, self._end_if_done, self._fail)
         self._by_number: dict[int, StoreReader] = {}
         self._by_channel: dict[int, tuple[StoreReader, LogReading]] = {}
-        self._untaken: dict[int, None] = {}  # are open, and the program has not taken their inbox yet …
-        self._finished: dict[int, ReaderInbox] = {}  # … and these have come to their end before it did
+        self._untaken: dict[int, None] = {}  # open readers whose inbox the program has not taken yet
+        self._finished: dict[int, ReaderInbox] = {}  # readers that reached their end before the program took the inbox
         self._next_number = FIRST_NUMBER
         self._next_channel = 1
         self.received = 0
@@ -97,7 +97,7 @@ class Readers:
         return len(self._by_number)
 
     def inbox(self, number: int) -> ReaderInbox | None:
-        """The inbox of a reader; also of one that was opened and came to its end in the same read."""
+        """The inbox of a reader, even if it was opened and reached its end in the same read."""
         reader = self._by_number.get(number)
         self._untaken.pop(number, None)
         return self._finished.pop(number, None) if reader is None else reader.inbox
@@ -105,7 +105,7 @@ class Readers:
     # -- commands -----------------------------------------------------------------------------------------------
 
     def read(self, command: ReadStores, now: Instant) -> None:
-        """Begin to read; the request is settled when every store that serves something of the filter is being read."""
+        """Begin to read; the request is settled when every store that serves a part of the filter is being read."""
         fault = filter_fault(command.filter.encode("utf-8", "surrogatepass"))
         if fault is not None:
             raise UsageError(f"{quoted(command.filter)} is not a topic filter: {fault}")
@@ -120,7 +120,7 @@ class Readers:
         self._look(reader, now)
 
     def taken(self, command: TakenStored, now: Instant) -> None:
-        """The program took something: room for more, and something to acknowledge."""
+        """The program took publications: give credit, and acknowledge."""
         reader = self._by_number.get(command.number)
         if reader is not None:
             reader.inbox.relax()
@@ -129,7 +129,7 @@ class Readers:
                 self._telling.acknowledge(reader, reading, now)
 
     def acknowledge(self, command: Acknowledge, now: Instant) -> None:
-        """The program is done with something."""
+        """The program has finished with some publications."""
         reader = self._by_number.get(command.number)
         reading = None if reader is None else reader.readings.get(command.store)
         if reader is None or reading is None:
@@ -142,7 +142,7 @@ class Readers:
         self._telling.acknowledge(reader, reading, now)
 
     def end(self, command: EndReading, now: Instant) -> None:
-        """End a reader, when what it is done with is acknowledged."""
+        """End a reader once what is done has been acknowledged."""
         reader = self._by_number.get(command.number)
         if reader is None or reader.ending is not None:
             self._finished.pop(command.number, None)
@@ -153,14 +153,14 @@ class Readers:
         if not command.undone:
             reader.inbox.finish()
         if reader.is_durable:
-            reader.inbox.forget()  # it comes again: nothing would acknowledge it any more
+            reader.inbox.forget()  # these will be delivered again, as nothing would acknowledge them now
         reader.end(command)
         for reading in reader.readings.values():
             self._telling.acknowledge(reader, reading, now)
         self._end_if_done(reader)
 
     def end_all(self, now: Instant) -> None:
-        """The session drains."""
+        """End all readers: the session drains."""
         for reader in list(self._by_number.values()):
             self.end(EndReading(0, reader.number), now)
 
@@ -186,7 +186,7 @@ class Readers:
         self._subscriptions.news[reader.number] = reader.inbox
 
     def close(self, error: HeliographError | None) -> None:
-        """The session has ended, and everything with it."""
+        """End all readers: the session has ended."""
         for reader in list(self._by_number.values()):
             del self._by_number[reader.number]
             reader.inbox.end(error)
@@ -196,7 +196,7 @@ class Readers:
     # -- finding stores -------------------------------------------------------------------------------------------
 
     def resume(self, now: Instant) -> None:
-        """A broker has welcomed us: open everything there."""
+        """A broker has welcomed us: open all readings there."""
         for reader in list(self._by_number.values()):
             for reading in reader.readings.values():
                 reading.close()
@@ -204,7 +204,7 @@ class Readers:
             self._look(reader, now)
 
     def _look(self, reader: StoreReader, now: Instant) -> None:
-        """Which stores are there to read?"""
+        """Look for the stores of this reader."""
         if self._by_number.get(reader.number) is not reader:
             return
         reader.begin(now)
@@ -235,7 +235,7 @@ class Readers:
         self._review(reader, now)
 
     def _choose(self, reader: StoreReader, found: dict[str, StoreAdvertisement], now: Instant) -> None:
-        """Read all of these. One that never answered, and is gone by now, is not waited for."""
+        """Read all of these. A store that never answered and is gone by now is not waited for."""
         if reader.found and not reader.is_durable:
             return
         for gone in [one for one in reader.readings.values() if one.expected is None and one.store.store not in found]:
@@ -367,7 +367,7 @@ class Readers:
             self._telling.give_credit(reader, reading)
 
     def _notice(self, frame: Frame, now: Instant) -> None:
-        """A STORED frame about a channel: a gap, its end, or that the store closed it."""
+        """Handle a STORED frame about a channel: a gap, its end, or that the store closed it."""
         told = decode(Notice, frame.payload)
         known = self._by_channel.get(told.channel)
         if known is None or known[1].store.store != f"{frame.origin:016x}":

@@ -2,14 +2,14 @@
 
 In:    PublishReliably commands; acknowledgements and answers of stores; lines that come into use; time.
 Out:   EVENT frames in ``outgoing``; repeats on the line in use; settled requests.
-State: a chain per store, what waits for its turn, and which requests await which sequences.
+State: a chain per store, commands that wait, and the sequences that each request awaits.
 Not here: chains themselves (chain.py), which store serves a topic (whereabouts.py), frames (client/writer.py).
 
-Publications are taken in the program's order. One whose store is not known yet holds up those behind it for a moment;
-one that finds its store's window full waits, and those for other stores pass it.
+Commands are handled in the program's order. One whose store is not known yet delays those behind it for a moment; one
+that finds its store's window full waits, and those for other stores overtake it.
 
-A publication that timed out for the program stays in the chain and is repeated: the store may have it, and what
-follows is linked to it.
+A publication that has timed out for the program stays in the chain and is repeated: the store may have it, and later
+publications are linked to it.
 """
 
 from __future__ import annotations
@@ -32,48 +32,48 @@ from heliograph.wire import bodies
 from heliograph.wire.frames import Frame
 from heliograph.wire.stores import Acknowledged, Attached, AttachPublisher, StoreAdvertisement, decode
 
-STALL_NS = 1_000_000_000  # without news of a store that owes acknowledgements; doubled up to the maximum
+STALL_NS = 1_000_000_000  # without progress at a store that owes acknowledgements; doubled up to the maximum
 STALL_NS_MAX = 8_000_000_000
 REPEAT_BYTES_MAX = 1 << 20  # repeated at once
-REPEAT_PAUSE_NS = 100_000_000  # between two repeats of the same
+REPEAT_PAUSE_NS = 100_000_000  # before the same is repeated again
 WAITING_MAX = 65_536  # commands that have no place in a chain yet
 CHAINS_MAX = 256
 
 
 class StoreChain:
-    """A chain, and what the session knows of its store."""
+    """A chain, and what the session knows about its store."""
 
     __slots__ = ("asked_at", "attached", "chain", "known", "open", "repeated", "stall_ns", "state", "store", "waiting")
 
     def __init__(self, store: StoreAdvertisement) -> None:
         self.store = store
         self.chain = OutgoingChain()
-        self.known = False  # the store has said where its end of the chain is
-        self.attached = False  # … to the present broker
-        self.asked_at: int | None = None  # what was acknowledged when we asked it; None: nothing is asked
+        self.known = False  # the store has told where its end of the chain is
+        self.attached = False  # … and where to acknowledge: at the present broker
+        self.asked_at: int | None = None  # the acknowledged sequence when we asked the store; None: not asked
         self.state = "open"
         self.stall_ns = STALL_NS
-        self.repeated = (-1, 0)  # behind what, and when
+        self.repeated = (-1, 0)  # the sequence after which we last repeated, and when
         self.open: deque[tuple[int, int, PublishReliably]] = deque()  # first and last sequence of each command
-        self.waiting: deque[PublishReliably] = deque()  # for room
+        self.waiting: deque[PublishReliably] = deque()  # commands that wait for room
 
     def attach_again(self) -> None:
-        """A new broker: the store does not know where to acknowledge to."""
+        """We have changed brokers: the store does not know where to send acknowledgements."""
         self.attached = False
         self.asked_at = None
         self.stall_ns = STALL_NS
 
     def ask(self) -> None:
-        """The store is asked how far it is."""
+        """The store is being asked for its end of the chain."""
         self.asked_at = self.chain.acknowledged
 
     def answered(self) -> int:
-        """It has answered, or will not; returns what was acknowledged when it was asked."""
+        """The store has answered, or will not; returns the acknowledged sequence at the time of asking."""
         asked_at, self.asked_at = self.asked_at or 0, None
         return asked_at
 
     def follow(self, have: int, asked_at: int) -> None:
-        """The store has everything up to ``have``; that is older than what came since if it is lower."""
+        """The store has everything up to ``have``. A lower answer is outdated if acknowledgements came since."""
         if not self.known or have >= self.chain.acknowledged or have < asked_at:
             self.chain.follow(have)
         self.known = self.attached = True
@@ -83,7 +83,7 @@ class StoreChain:
         self.stall_ns = STALL_NS
 
     def stalled(self) -> None:
-        """It has not: wait longer next time."""
+        """The store has acknowledged nothing: wait longer next time."""
         self.asked_at = None
         self.stall_ns = min(2 * self.stall_ns, STALL_NS_MAX)
 
@@ -96,7 +96,7 @@ class StoreChain:
         return True
 
     def is_in(self, state: str) -> None:
-        """The store says whether it takes anything now."""
+        """The store reports whether it accepts publications now."""
         self.state = state
 
 
@@ -124,8 +124,8 @@ class ReliablePublishing:
         self._timers = timers
         self._whereabouts = Whereabouts(calls, timers)
         self._chains: dict[str, StoreChain] = {}
-        self._unplaced: deque[PublishReliably] = deque()  # in the program's order; the first waits for its store
-        self._looking = False  # for the store of the first
+        self._unplaced: deque[PublishReliably] = deque()  # in the program's order; the first has no known store yet
+        self._looking = False  # looking for the store of the first
         self._open: dict[PublishReliably, int] = {}  # with their numbers, in order, until they are settled
         self._count = 0
         self.durable = 0  # publications that stores have acknowledged
@@ -133,12 +133,12 @@ class ReliablePublishing:
 
     @property
     def has_room(self) -> bool:
-        """False: the windows of the stores in use are full; wait until something is acknowledged."""
+        """False: the windows of all stores in use are full; wait for an acknowledgement."""
         return not self._unplaced and all(not chain.waiting for chain in self._chains.values())
 
     @property
     def mark(self) -> int:
-        """The number of the last command so far."""
+        """The number of the last command."""
         return self._count
 
     def is_durable(self, mark: int) -> bool:
@@ -148,7 +148,7 @@ class ReliablePublishing:
     # -- commands -----------------------------------------------------------------------------------------------
 
     def publish(self, command: PublishReliably, now: Instant) -> None:
-        """Publish; the request is settled when the store has it on disk, or will not take it."""
+        """Publish; the request is settled when the store has it on disk, or rejects it."""
         self._publisher.check(command.topic, command.payloads, command.headers, command.content_type)
         if len(self._open) >= WAITING_MAX:
             raise UsageError(f"more than {WAITING_MAX} reliable publications wait for their stores")
@@ -160,7 +160,7 @@ class ReliablePublishing:
         self.pump(now)
 
     def pump(self, now: Instant) -> None:
-        """Publish what has its turn."""
+        """Publish the commands whose turn has come."""
         while self._unplaced and not self._looking:
             command = self._unplaced[0]
             store = command.store or self._whereabouts.find(command.topic, now, self._found)
@@ -193,7 +193,7 @@ class ReliablePublishing:
             del self._chains[name]
 
     def _fill(self, chain: StoreChain, now: Instant) -> None:
-        """Publish what waits for this store, as long as its window is open."""
+        """Publish what waits for this store while its window is open."""
         waiting, outgoing = chain.waiting, self._outgoing
         while waiting and chain.known and chain.state == "open" and outgoing.has_room:
             if chain.chain.frames and chain.chain.frames + len(waiting[0].payloads) > self._window:
@@ -203,7 +203,7 @@ class ReliablePublishing:
     def _write(self, chain: StoreChain, command: PublishReliably, now: Instant) -> None:
         try:
             first, run = self._publisher.publish_linked(command, chain.store.store, chain.chain.last, now)
-        except UsageError as error:  # the present broker takes less than the one before
+        except UsageError as error:  # the present broker's limits are lower than those of the one before
             self._settle(command, error)
             return
         last = first + len(command.payloads) - 1
@@ -213,7 +213,7 @@ class ReliablePublishing:
         chain.open.append((first, last, command))
 
     def _give_up(self, command: PublishReliably) -> None:
-        """It timed out. If it has no place in a chain yet, it is not published at all."""
+        """The command timed out. If it has no place in a chain yet, it is not published at all."""
         queues = [self._unplaced, *(chain.waiting for chain in self._chains.values())]
         for queue in queues:
             if command in queue:
@@ -221,7 +221,7 @@ class ReliablePublishing:
                 self._close(command)
 
     def _settle(self, command: PublishReliably, error: HeliographError) -> None:
-        """It is not stored, and never will be."""
+        """The command failed: it will never be stored."""
         self._close(command)
         if command.request:
             self._requests.settle(command.request, error=error)
@@ -237,14 +237,14 @@ class ReliablePublishing:
     # -- attaching ----------------------------------------------------------------------------------------------
 
     def resume(self, now: Instant) -> None:
-        """A broker has welcomed us: stores shall acknowledge to our inbox there, and say how far they are."""
+        """A broker has welcomed us: ask stores to acknowledge to our inbox there, and how far they are."""
         self._whereabouts.resume(now)
         for chain in self._chains.values():
             chain.attach_again()
             self._attach(chain, now)
 
     def _attach(self, chain: StoreChain, now: Instant, again: bool = False) -> None:
-        """Ask a store how far it is. What the broker gets for the first time now need not be repeated, at first."""
+        """Ask a store how far it is. Do not repeat yet what this broker gets for the first time now."""
         upto = self._outgoing.sent_to if again else self._outgoing.confirmed
 
         def answered(answer: Any, now: Instant) -> None:
@@ -271,7 +271,7 @@ class ReliablePublishing:
         self._timers.set(("chain", chain.store.store), now + wait_ns, lambda now: self._stalled(chain, now))
 
     def _stalled(self, chain: StoreChain, now: Instant) -> None:
-        """Nothing was heard of a store for a while: ask it how far it is, and repeat the rest."""
+        """The store was silent for a while: ask it how far it is, and repeat the rest."""
         if chain.open or chain.waiting:
             chain.stalled()
             self._attach(chain, now, again=True)
@@ -293,7 +293,7 @@ class ReliablePublishing:
                 self._refused(chain, sequence, bodies.reason_of(code))
         if chain.chain.acknowledge(frame.sequence):
             self._acknowledged(chain, now)
-        if broken:  # what an earlier life of this publisher sent came late
+        if broken:  # a late publication of an earlier incarnation
             chain.chain.restart()
             self._repeat(chain, self._outgoing.sent_to, now)
         if told.missing and frame.sequence >= chain.chain.acknowledged:
@@ -323,7 +323,7 @@ class ReliablePublishing:
                 return
 
     def denied(self, topic: str, error: HeliographError, now: Instant) -> None:
-        """The broker takes nothing on this topic: the store will never see it, so the chain goes on without it."""
+        """The broker accepts nothing on this topic, so the store will never see it: the chain continues without it."""
         for chain in self._chains.values():
             if not chain.chain.drop(topic):
                 continue

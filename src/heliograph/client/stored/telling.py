@@ -1,8 +1,8 @@
-"""Telling stores how far a reader is: credit, and acknowledgements.
+"""Tells stores how far a reader is: credit and acknowledgements.
 
-In:    readers whose program took something, or to whom something is missing.
+In:    readers whose program took something, or that miss something.
 Out:   requests to stores.
-State: none; what a store was told is with the reading.
+State: none; what a store was told is in the reading.
 Not here: what stores send (readings.py).
 """
 
@@ -19,11 +19,11 @@ from heliograph.machine import Instant, Timers
 from heliograph.wire.bodies import Body
 from heliograph.wire.stores import AckPositions, CloseChannel, GiveCredit, RequestDone
 
-QUIET_NS = 1_000_000_000  # without a frame: ask the store whether there is something
+QUIET_NS = 1_000_000_000  # silence after which a store is asked whether it has more
 
 
 class Telling:
-    """What readers tell stores. ``told``: an acknowledgement was answered; ``failed``: it never will be."""
+    """Tells stores the progress of readers. ``told``: an acknowledgement was answered; ``failed``: it never will be."""
 
     def __init__(
         self,
@@ -38,11 +38,11 @@ class Telling:
         self._failed = failed
 
     def listen(self, reader: StoreReader, now: Instant) -> None:
-        """Look at its stores now and then."""
+        """Check the reader's stores now and then."""
         self._timers.set(("quiet", reader.number), now + QUIET_NS, lambda now: self._quiet(reader, now))
 
     def _quiet(self, reader: StoreReader, now: Instant) -> None:
-        """Ask silent stores whether there is something: the last frame may have been lost."""
+        """Ask silent stores whether they have more: the last frame may have been lost."""
         for reading in reader.readings.values():
             if reading.is_open and now >= reading.heard_at + QUIET_NS:
                 self.ask_again(reader, reading, now)
@@ -50,7 +50,7 @@ class Telling:
         self.listen(reader, now)
 
     def ask_again(self, reader: StoreReader, reading: LogReading, now: Instant) -> None:
-        """Everything behind what has come shall be sent once more, as far as there is room for it."""
+        """Ask the store to send again, from the expected position on, as much as there is room for."""
         queued = reader.inbox.queued.get(reading.store.store, 0)
         window = reader.window() - queued
         if not reading.is_open or window <= 0 or not reading.may_ask_again(now):
@@ -60,7 +60,7 @@ class Telling:
         self._tell(GiveCredit(store, reading.channel, reading.expected, window, again=True))
 
     def give_credit(self, reader: StoreReader, reading: LogReading) -> None:
-        """Everything before what the program has not taken is here."""
+        """Give the store credit, counted from the first position that the program has not taken."""
         if not reading.is_open or reading.expected is None:
             return
         inbox, store = reader.inbox, reading.store.store
@@ -69,7 +69,7 @@ class Telling:
         self._tell(GiveCredit(store, reading.channel, at, reader.window()))
 
     def acknowledge(self, reader: StoreReader, reading: LogReading, now: Instant) -> None:
-        """Tell the store what is done; one such request at a time, so that many become one."""
+        """Tell the store what is done; one request at a time, so that many acknowledgements become one."""
         done = reader.done_at(reading)
         if not reader.is_durable or reading.acknowledging or not reading.is_open or not reading.owes(done):
             return
@@ -83,7 +83,7 @@ class Telling:
         def failed(error: HeliographError, now: Instant) -> None:
             reading.acknowledge_failed()
             if isinstance(error, RefusedError) and error.reason is Reason.NAME_UNKNOWN:
-                self._failed(reader, error)  # somebody has dropped it
+                self._failed(reader, error)  # the durable subscription was dropped
             self._told(reader)
 
         body = AckPositions(reading.store.store, reader.command.name, done, spans)
@@ -91,11 +91,11 @@ class Telling:
             reading.acknowledge_begun()
 
     def close(self, reading: LogReading) -> None:
-        """The store need not send any more."""
+        """Tell the store to stop sending."""
         self._tell(CloseChannel(reading.store.store, reading.channel))
 
     def _tell(self, body: Body) -> None:
-        """Say something whose answer does not matter."""
+        """Send a request whose answer does not matter."""
         self._calls.ask(body, RequestDone, _nothing, _nothing)
 
 

@@ -1,12 +1,12 @@
-"""Whereabouts: which store serves which topic, as the service `stores` of the broker says.
+"""Whereabouts: which store serves which topic, according to the service `stores` of the broker.
 
 In:    topics of reliable publications; answers of the service; lines that come into use.
 Out:   the store for a topic, or the error that says why there is none.
-State: a bounded memory of topics, each for a while; questions under way.
+State: a bounded memory of topics, which expires; requests under way.
 Not here: publishing (reliable.py), stores for a reader (readings.py).
 
-An answer that no store serves a topic is doubted for a moment: a broker that was asked for the first time may not
-have heard of its stores yet.
+The answer that no store serves a topic is questioned for a moment: a broker that is asked for the first time may not
+know its stores yet.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from heliograph.machine import Instant, Timers
 from heliograph.model.topics import quoted
 from heliograph.wire.stores import FindStores, StoreAdvertisement, StoresFound
 
-TOPICS_MAX = 4_096  # remembered; beyond it the memory starts anew
-FRESH_NS = 10_000_000_000  # then the service is asked again; the old answer stands until the new one is there
-DOUBT_NS = 2_000_000_000  # so long "none" is asked again
+TOPICS_MAX = 4_096  # remembered; beyond it the memory starts from empty
+FRESH_NS = 10_000_000_000  # then the service is asked again; the old answer is valid until the new one is there
+DOUBT_NS = 2_000_000_000  # how long the answer "none" is questioned
 AGAIN_NS = 100_000_000
 
 Told = Callable[[StoreAdvertisement | None, HeliographError | None, Instant], None]
 
 
 class Whereabouts:
-    """Where reliable publications go."""
+    """Finds the stores of reliable publications."""
 
     def __init__(self, calls: StoreCalls, timers: Timers) -> None:
         self._calls = calls
         self._timers = timers
         self._known: dict[str, tuple[StoreAdvertisement, Instant]] = {}
-        self._asked: dict[str, tuple[Instant, list[Told]]] = {}  # since when, and who waits for the answer
+        self._asked: dict[str, tuple[Instant, list[Told]]] = {}  # since when, and what to call with the answer
 
     def find(self, topic: str, now: Instant, told: Told) -> StoreAdvertisement | None:
-        """The store for a topic, if it is known; else ``told`` is called later, once."""
+        """The store for a topic, if it is known; otherwise ``told`` is called once, later."""
         known = self._known.get(topic)
         if known is None:
             self._ask(topic, now, told)
@@ -48,12 +48,12 @@ class Whereabouts:
         return known[0]
 
     def forget(self, store: str) -> None:
-        """This store does not answer: ask again for its topics when they are next needed."""
+        """This store does not answer: ask again when its topics are next needed."""
         for topic in [topic for topic, known in self._known.items() if known[0].store == store]:
             del self._known[topic]
 
     def resume(self, now: Instant) -> None:
-        """There is a broker: ask what is not answered."""
+        """There is a broker: repeat the requests that have no answer."""
         for topic in list(self._asked):
             self._send(topic, now)
 
@@ -90,7 +90,7 @@ class Whereabouts:
 
     def _failed(self, topic: str, error: HeliographError, now: Instant) -> None:
         if isinstance(error, NotConnectedError):
-            return  # the next broker is asked
+            return  # the next broker will be asked
         if isinstance(error, RefusedError) and error.reason is Reason.TIME_OUT:
             self._timers.set(("find store", topic), now + AGAIN_NS, lambda now: self._send(topic, now))
         elif topic in self._asked:
@@ -105,6 +105,6 @@ class Whereabouts:
 
 
 def no_store(what: str) -> RefusedError:
-    """The error where no store serves a topic, or a filter."""
+    """The error if no store serves a topic or filter."""
     text = f"no store serves {quoted(what)}; run one that does: heliograph store run --pattern {quoted(what)}"
     return RefusedError(Reason.STORE_MISSING, text)

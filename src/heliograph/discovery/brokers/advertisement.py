@@ -19,7 +19,7 @@ from heliograph.machine import Address, Instant
 NS_PER_S = 1_000_000_000
 RENEWALS = 3
 FIRST_NS = NS_PER_S // 4
-STRANGE_NS = 60 * NS_PER_S  # a directory that sent no ping for this long may have lost what it knew
+STRANGE_NS = 60 * NS_PER_S  # a directory that has not pinged us for this long may have lost our advertisement
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,20 +43,20 @@ class Advertiser:
         self._incarnation = incarnation
         self._number = 0
         self._configured = [address for text in config.directories if (address := address_of(text)) is not None]
-        self._found: tuple[Address, ...] = ()  # configured too, by name
+        self._found: tuple[Address, ...] = ()  # also configured, but by host name
         self._heard: dict[Address, Instant] = {}  # directories that pinged us, and when
-        self._quick = 0  # renewals in a row before their time
-        self._announced: dict[Address, Instant] = {}  # until when
+        self._quick = 0  # consecutive early renewals
+        self._announced: dict[Address, Instant] = {}  # directory -> when its announcement expires
 
     def wait_ns(self, now: Instant) -> int:
-        """How long until the next renewal; soon while a directory has not shown that it knows us, but not for ever."""
+        """The time until the next renewal; shorter while a directory has not shown that it knows us, but growing."""
         usual = self._config.lifetime_s * NS_PER_S // RENEWALS
         strange = [one for one in self.directories(now) if now - self._heard.get(one, now - STRANGE_NS) >= STRANGE_NS]
         self._quick = self._quick + 1 if strange else 0
         return min(usual, FIRST_NS * 2 ** min(self._quick // 2, 16)) if strange else usual
 
     def found(self, addresses: tuple[Address, ...]) -> bool:
-        """Names were looked up; True if that changed anything."""
+        """Names were looked up. Returns True if that changed anything."""
         room = self._config.directories_max - len(self._configured)
         changed, self._found = self._found != addresses[:room], addresses[:room]
         return changed
@@ -67,7 +67,7 @@ class Advertiser:
             self._heard[source] = now
 
     def announced(self, announcement: Announcement, now: Instant) -> bool:
-        """A directory announced itself: True if it is new and will hear from us."""
+        """A directory announced itself. Returns True if it is new and will get our advertisements."""
         address = (announcement.host, announcement.port)
         if not self._config.join_private or not announcement.host or not announcement.port:
             return False
@@ -85,11 +85,11 @@ class Advertiser:
         return list(dict.fromkeys([*self._configured, *self._found, *self._announced]))
 
     def is_directory(self, source: Address, now: Instant) -> bool:
-        """True if this is a directory to which we make ourselves known."""
+        """True if this is a directory that gets our advertisements."""
         return source in self._configured or source in self._found or self._announced.get(source, now) > now
 
     def next(self, status: BrokerStatus, *, withdrawn: bool = False) -> BrokerAdvertisement:
-        """The next advertisement, or the last one."""
+        """The next advertisement; with ``withdrawn``, the final one."""
         self._number += 1
         config = self._config
         return BrokerAdvertisement(

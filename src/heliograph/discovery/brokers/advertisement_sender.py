@@ -1,4 +1,4 @@
-"""The advertisement sender: tells directories where a responder's broker is, again and again, and when it goes.
+"""The advertisement sender: tells directories regularly where a responder's broker is, and when it stops.
 
 In:    changes of the broker's status, directories that were found or announced; time.
 Out:   broker advertisements and withdrawals: by datagram, on links to directories, on topics.
@@ -41,7 +41,8 @@ class AdvertisementSender:
         session: Callable[[], BrokerSession | None],
         topics: tuple[bytes, ...],
     ) -> None:
-        """``cookies`` are those that directories show us later; ``session`` is the session with the broker, if any."""
+        """``cookies`` are those that directories present to us later; ``session`` is the session with the broker, if
+        any."""
         self._advertiser = advertiser
         self._status = status
         self._signing = signing
@@ -53,7 +54,7 @@ class AdvertisementSender:
         self._session = session
         self._topics = topics
         self._advertised_at: Instant = 0
-        self.withdrawn = False  # the broker goes: it takes no clients any more
+        self.withdrawn = False  # the broker is stopping and accepts no more clients
 
     def advertise(self, now: Instant) -> None:
         """Send an advertisement to every directory, and set when the next one is due."""
@@ -65,7 +66,7 @@ class AdvertisementSender:
             self._counts["advertised"] += 1
 
     def withdraw(self, now: Instant) -> None:
-        """The broker drains or stops: tell the directories, so that no client is sent here."""
+        """The broker is draining or stopping: tell the directories, so that they send no clients here."""
         if self.withdrawn:
             return
         self.withdrawn = True
@@ -77,7 +78,7 @@ class AdvertisementSender:
     def _send(self, advertisement: BrokerAdvertisement, session: BrokerSession, now: Instant) -> None:
         message = self._signing.message(advertisement)
         for address in self._advertiser.directories(now):
-            cookie = self._cookies.of(address, self._advertised_at)  # a withdrawal shows the last one
+            cookie = self._cookies.of(address, self._advertised_at)  # a withdrawal carries the last cookie sent
             self._outbox.datagrams.append((SOCKET, address, messages.pack(replace(message, cookie=cookie))))
         data = messages.pack(message, pad=False)
         self._uplinks.say_to_all(data)

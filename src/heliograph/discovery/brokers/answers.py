@@ -2,8 +2,8 @@
 
 In:    RESPONSE messages as they came, from brokers or through directories; chains of certificates.
 Out:   candidates; which chains are missing; how long to go on waiting.
-State: at most ``answers_max`` candidates, and as many late ones, ones of other networks and ones whose signer is not
-       known yet.
+State: at most ``answers_max`` candidates, and as many each of late answers, answers from other networks, and answers
+       whose signer is not known yet.
 Not here: asking (search.py, asked.py), judging candidates (selection.py).
 Paper: [brokers] §6. The requester's cost does not grow with the number of brokers.
 """
@@ -25,7 +25,7 @@ from heliograph.machine import Address, Instant
 from heliograph.model.identity import Role
 
 NS_PER_MS = 1_000_000
-AWAITED = 0.5  # of the ceiling: the longest wait for directories that have not said which brokers they know
+AWAITED = 0.5  # of the limit: the longest wait for directories that have not yet said which brokers they know
 BUSY_PATIENCE = 4  # while all candidates are too busy, wait this many times as long for one farther away
 
 Unread = tuple[Message, Address, Address | None, int | None, Instant]
@@ -33,7 +33,7 @@ Unread = tuple[Message, Address, Address | None, int | None, Instant]
 
 
 class Answers:
-    """What came back to one search."""
+    """The answers to one search."""
 
     def __init__(
         self,
@@ -50,22 +50,22 @@ class Answers:
         self._parties = parties
         self._counts = counts
         self._ask_for_chain = ask_for_chain
-        self._sent_at: dict[int, Instant] = {}  # attempt -> when it left first
+        self._sent_at: dict[int, Instant] = {}  # attempt -> when it was first sent
         self.candidates: dict[str, Candidate] = {}
         self._marks: set[bytes] = set()  # of the candidates, as directories list them
-        self._unread: dict[bytes, Unread] = {}  # by the chain that they need
-        self.late: dict[str, Candidate] = {}  # they came while others were pinged, and count for their network only
+        self._unread: dict[bytes, Unread] = {}  # by the chain that is needed to verify them
+        self.late: dict[str, Candidate] = {}  # arrived after pinging began; used only to tell which networks exist
         self.others: dict[str, Candidate] = {}  # of networks that were not asked for
-        self._closed = False  # the candidates are being pinged: further answers are too late
+        self._closed = False  # the candidates are being pinged, so further answers are too late
 
     def asked(self, attempt: int, now: Instant) -> None:
-        """A request of this attempt leaves."""
+        """A request of this attempt is sent."""
         self._sent_at.setdefault(attempt, now)
 
     def take(
         self, message: Message, source: Address, via: Address | None, wall_ns: int | None, arrived: Instant
     ) -> bool:
-        """True if there is one candidate more. With a keyring an answer counts only if that broker signed it."""
+        """Returns True if this adds a candidate. With a keyring an answer counts only if that broker signed it."""
         try:
             response = self._read(message, wall_ns)
         except ProtocolError as error:
@@ -112,7 +112,7 @@ class Answers:
         return False
 
     def _key(self, candidate: Candidate) -> str:
-        """Its name; but two brokers of one name are of two networks, and both count."""
+        """Its name. Two brokers with the same name belong to two networks, and both count."""
         known = self.candidates.get(candidate.name)
         if known is None or known.place == candidate.place:
             return candidate.name
@@ -123,7 +123,7 @@ class Answers:
             table.setdefault(key, candidate)
 
     def learn(self, message: Message, wall_ns: int | None) -> bool:
-        """A chain came that was asked for: True if there is one candidate more now."""
+        """A chain arrived that we asked for. Returns True if this adds a candidate."""
         chain = messages.decode(Certificate, message.body).chain
         unread = self._unread.pop(sha256(chain).digest(), None)
         if unread is None:
@@ -132,20 +132,20 @@ class Answers:
         return self.take(*unread)
 
     def clear(self) -> None:
-        """None of the candidates is there any more: start again."""
+        """None of the candidates responds any more: start again."""
         self.candidates.clear()
         self._marks.clear()
         self._closed = False
 
     def close(self) -> None:
-        """The candidates are being pinged: later answers count for their network only."""
+        """The candidates are being pinged: later answers only tell which networks exist."""
         self._closed = True
 
-    # -- are they enough? -------------------------------------------------------------------------------------------
+    # -- are there enough? ------------------------------------------------------------------------------------------
 
     @property
     def enough(self) -> bool:
-        """True if no more are wanted."""
+        """True if no more answers are wanted."""
         return len(self.candidates) >= self._config.answers_max
 
     @property
@@ -155,13 +155,15 @@ class Answers:
 
     @property
     def lacking(self) -> bool:
-        """True if too few good ones answered, and others are known of."""
+        """True if too few good candidates answered, and other brokers are known."""
         return not self._is_good and self._expected() > len(self.candidates)
 
     def wait_ns(self, now: Instant) -> int:
-        """How long to wait for more answers: 0 when all have answered, as long again as the last one took when a
-        good one is there, longer when all are busy; and for directories that have not said yet which brokers they
-        know."""
+        """How long to wait for more answers.
+
+        0 when all have answered; once a good one is there, as long again as the last one took; longer if all are busy.
+        In addition, wait for directories that have not yet said which brokers they know.
+        """
         config, candidates = self._config, self.candidates.values()
         if self.enough:
             return 0

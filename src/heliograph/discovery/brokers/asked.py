@@ -2,7 +2,7 @@
 
 In:    the settings, remembered brokers; what each party sent back.
 Out:   AskedParty per party; the parties that are asked now.
-State: per party its cookie and what it sent.
+State: per party its cookie and what it sent back.
 Not here: the request itself and what is done with answers (search.py).
 Paper: [brokers] §3 and §7: directories and multicast first, then the last target set, then a fixed list.
 """
@@ -23,7 +23,7 @@ DIRECTORY, LINK, MULTICAST, NEIGHBOUR, REMEMBERED, STATIC = (
     *("directory", "directory by TCP", "multicast", "broker in the group", "remembered broker", "listed broker"),
 )
 NS_PER_MS = 1_000_000
-SILENT_NS = 100 * NS_PER_MS  # for a directory that has sent nothing while another has; most of a continent is nearer
+SILENT_NS = 100 * NS_PER_MS  # wait for a silent directory once another has answered; covers most of a continent
 
 
 @dataclass(slots=True, eq=False)
@@ -32,44 +32,44 @@ class AskedParty:
 
     how: str
     address: Address
-    nonce: bytes = NO_COOKIE  # that we show it first, and that its challenge brings back
-    cookie: bytes = b""  # that it wants to see; empty: not known yet
-    link: LinkId | None = None  # LINK: once it is there
+    nonce: bytes = NO_COOKIE  # we send it first, and its challenge returns it
+    cookie: bytes = b""  # what it requires in requests; empty: not known yet
+    link: LinkId | None = None  # LINK: once it is up
     sent: int = 0
     sent_at: Instant = 0
-    round_trip_ns: int | None = None  # the least time in which it answered
+    round_trip_ns: int | None = None  # its fastest answer
     acknowledged_at: Instant | None = None
     brokers: int = 0  # how many brokers a directory knows …
-    listed: frozenset[bytes] = frozenset()  # … and where they are few, of these
+    listed: frozenset[bytes] = frozenset()  # … and, if they are few, which
     refusal: str = ""
     answers: int = 0
     has_chain: bool = False  # it asked for our certificates
     takes_links: bool = False  # STATIC: it may be a broker that answers no searches
-    waits: bool = False  # NEIGHBOUR: it wants to see its cookie; perhaps the network tells it before we do
+    waits: bool = False  # NEIGHBOUR: waiting for its cookie; other brokers may pass it our request first
 
     def introduced(self, nonce: bytes) -> None:
-        """The number that its first request shows it."""
+        """The nonce that its first request carries."""
         self.nonce = nonce
 
     def asked(self, now: Instant) -> None:
-        """A request leaves for it."""
+        """A request is sent to it."""
         self.sent += 1
         self.sent_at = now
 
     def challenged(self, cookie: bytes, *, waits: bool) -> None:
-        """It wants to see this cookie; ``waits``: it is shown later."""
+        """It requires this cookie. With ``waits`` the cookie is presented later."""
         self.cookie, self.waits = cookie, waits
 
     def stop_waiting(self) -> None:
-        """It is asked now, or has answered."""
+        """It is being asked now, or has answered."""
         self.waits = False
 
     def refused(self, text: str) -> None:
-        """It cannot be asked, or does not want to be."""
+        """It cannot be asked, or refuses."""
         self.refusal = text
 
     def takes_chain(self) -> bool:
-        """It asked for our certificates; True the first time."""
+        """It asked for our certificates. Returns True the first time."""
         first, self.has_chain = not self.has_chain, True
         return first
 
@@ -78,11 +78,11 @@ class AskedParty:
         self.takes_links = True
 
     def linked(self, link: LinkId | None) -> None:
-        """LINK: its link is there, or gone."""
+        """LINK: its link is up, or has closed."""
         self.link = link
 
     def answered(self) -> None:
-        """A broker answered, found by way of this party."""
+        """A broker that was found through this party answered."""
         self.answers += 1
 
     def heard(self, now: Instant) -> None:
@@ -91,7 +91,7 @@ class AskedParty:
         self.round_trip_ns = took if self.round_trip_ns is None else min(took, self.round_trip_ns)
 
     def acknowledged(self, said: Acknowledgement, now: Instant) -> None:
-        """A directory has the request, or will not have it."""
+        """A directory has accepted or refused the request."""
         self.acknowledged_at = self.acknowledged_at or now
         self.brokers = max(self.brokers, said.brokers)
         marks = (said.listed[at : at + MARK_BYTES] for at in range(0, len(said.listed), MARK_BYTES))
@@ -100,7 +100,7 @@ class AskedParty:
             self.refusal = f"{reason_of(said.reason).word}: {said.text}"
 
     def describe(self, start: Instant) -> str:
-        """What became of it, for people."""
+        """The outcome for this party, for people."""
         name = f"{self.how} {written(self.address)}"
         if self.refusal:
             return f"{name}: refused, {self.refusal}"
@@ -137,11 +137,11 @@ class AskedParties:
 
     @property
     def more(self) -> bool:
-        """True if there are others to fall back on."""
+        """True if there are further parties to fall back on."""
         return bool(self._later)
 
     def widen(self) -> list[AskedParty]:
-        """Ask the next level too; returns the parties that were not asked before."""
+        """Ask the next level as well, and return the parties that were not asked before."""
         new = [ask for ask in (self._later.pop(0) if self._later else []) if ask.address not in self._by_address]
         for ask in new:
             self.asked.append(ask)
@@ -150,7 +150,7 @@ class AskedParties:
         return new
 
     def due(self) -> list[AskedParty]:
-        """The parties that are asked again: all that have not refused."""
+        """The parties to ask again: all that have not refused."""
         for ask in self.asked:
             ask.stop_waiting()
         return [ask for ask in self.asked if not ask.refusal]
@@ -160,7 +160,7 @@ class AskedParties:
         return self._by_address.get(source)
 
     def challenged(self, source: Address) -> AskedParty | None:
-        """The party that sent a challenge: one that was asked, or a broker that heard the multicast."""
+        """The party that sent a challenge: one that was asked, or a broker that received the multicast."""
         ask = self._by_address.get(source)
         if ask is not None:
             return ask
@@ -173,7 +173,7 @@ class AskedParties:
         return ask
 
     def answered(self, source: Address) -> None:
-        """A broker answered: to its own credit, and to the group's if it was found there."""
+        """A broker answered: count it for this party, and for the group if the broker was found there."""
         ask = self._by_address.get(source)
         if ask is not None:
             ask.answered()
@@ -182,7 +182,7 @@ class AskedParties:
             next(ask for ask in self.asked if ask.how == MULTICAST).answered()
 
     def linked(self, ask: AskedParty, link: LinkId | None) -> None:
-        """A directory's link is there, or gone."""
+        """A directory's link is up, or has closed."""
         if ask.link is not None:
             self._by_link.pop(ask.link, None)
         ask.linked(link)
@@ -199,7 +199,7 @@ class AskedParties:
 
     @property
     def shown(self) -> int:
-        """To how many brokers of the group we have shown their cookie."""
+        """The number of brokers of the group that we have sent their cookie."""
         return sum(ask.how == NEIGHBOUR and not ask.waits for ask in self.asked)
 
     def waiting(self) -> list[AskedParty]:
@@ -208,7 +208,7 @@ class AskedParties:
 
     @property
     def silent(self) -> bool:
-        """True if a broker of the group has spoken to us and not answered yet."""
+        """True if a broker of the group has contacted us and not answered yet."""
         return any(ask.how == NEIGHBOUR and not ask.answers for ask in self.asked)
 
     @property
@@ -221,11 +221,11 @@ class AskedParties:
         """True if no party has answered, but a listed broker takes links."""
         return bool(self.reachable) and all(ask.round_trip_ns is None for ask in self.asked)
 
-    # -- what directories know, all together --------------------------------------------------------------------
+    # -- what all directories together know ---------------------------------------------------------------------
 
     @property
     def has_list(self) -> bool:
-        """True if a directory has told that it knows brokers."""
+        """True if a directory has said that it knows brokers."""
         return any(ask.how in (DIRECTORY, LINK) and ask.brokers for ask in self.asked)
 
     @property
@@ -236,23 +236,23 @@ class AskedParties:
     def missing(self, answered: AbstractSet[bytes]) -> int:
         """How many brokers that directories know of have not answered.
 
-        The lists of directories are joined. Directories that list no brokers may know others than the rest do: their
-        numbers are added up, and a broker that answered without being listed may be one of theirs.
+        The lists of directories are merged. Directories that list no brokers may know others than the rest do: their
+        counts are added up, and a broker that answered without being listed may be one of theirs.
         """
         listed = frozenset[bytes]().union(*(ask.listed for ask in self.asked))
         counted = sum(ask.brokers for ask in self.asked if not ask.listed)
         return len(listed - answered) + max(0, counted - len(answered - listed))
 
     def slowest_ns(self, answered: AbstractSet[bytes]) -> int:
-        """The round trip to the farthest directory that lists a broker that has not answered."""
+        """The round trip to the farthest directory with a listed broker that has not answered."""
         trips = (ask.round_trip_ns for ask in self.asked if not ask.listed <= answered)
         return max((trip for trip in trips if trip is not None), default=0)
 
     def awaited_until(self, start: Instant, spare_ns: int, limit_ns: int) -> Instant:
-        """Until when to wait for directories that have not said yet which brokers they know; ``start``: for none.
+        """Until when to wait for directories that have not yet named their brokers; ``start`` if there are none.
 
-        One that sent its challenge answers within a round trip: it gets two and some to spare. One that sent nothing is
-        waited for only if another directory has answered, so a single directory that is gone costs no time.
+        One that sent its challenge answers within a round trip, so it gets two and a margin. One that sent nothing is
+        waited for only if another directory has answered, so a single directory that is down costs no time.
         """
         directories = [ask for ask in self.asked if ask.how in (DIRECTORY, LINK) and not ask.refusal]
         spoken = any(ask.round_trip_ns is not None for ask in directories)

@@ -1,7 +1,7 @@
-"""The choice of a search: when there are answers enough, which candidates are pinged, and which one is taken.
+"""The choice of a search: when there are enough answers, which candidates are pinged, and which one is taken.
 
 In:    candidates, pongs, time.
-Out:   pings; in the end a SearchResult.
+Out:   pings; finally a SearchResult.
 State: the pings under way, and whether parties were asked once more because all candidates were busy.
 Not here: what counts as an answer (answers.py), judging (selection.py), measuring (pinging.py), the reasons for people
        (verdicts.py).
@@ -53,7 +53,7 @@ class BrokerChoice:
         start_over: Callable[[Instant], None],
         over: Callable[[SearchResult, Instant], None],
     ) -> None:
-        """``ask_all`` makes a new attempt, ``start_over`` asks as if nothing had been answered, ``over`` ends it."""
+        """``ask_all`` makes a new attempt, ``start_over`` asks again from the start, ``over`` ends the search."""
         self._config = config
         self._secret = secret
         self._answers = answers
@@ -70,7 +70,7 @@ class BrokerChoice:
         self._start_over = start_over
         self._over = over
         self._pinging: Pinging | None = None
-        self._asked_again = False  # for a broker that is less busy
+        self._asked_again = False  # to find a broker that is less busy
         self._ended = False
 
     @property
@@ -79,13 +79,13 @@ class BrokerChoice:
         return self._pinging is not None
 
     def receive_pong(self, nonce: bytes, now: Instant) -> bool:
-        """A pong; False if it answers no ping of ours."""
+        """A pong. Returns False if it answers no ping of ours."""
         return self._pinging is not None and self._pinging.receive(nonce, now)
 
     # -- collecting -------------------------------------------------------------------------------------------------
 
     def consider(self, now: Instant) -> None:
-        """Begin to choose if there are answers enough; else set when to stop waiting."""
+        """Begin to choose if there are enough answers; otherwise set when to stop waiting."""
         if self._pinging is not None or not self._candidates:
             return
         marks = self._landmark_round
@@ -106,14 +106,14 @@ class BrokerChoice:
             self.stop_collecting(now)
 
     def stop_collecting(self, now: Instant) -> None:
-        """Choose among the candidates there are."""
+        """Choose among the present candidates."""
         if self._candidates and self._pinging is None and not self._ended:
             self._ping_next(now)
 
     # -- choosing ---------------------------------------------------------------------------------------------------
 
     def _ping_next(self, now: Instant) -> None:
-        """Ping the best of those that were not pinged yet; if there are none, ask again."""
+        """Ping the best candidates that were not pinged yet; if there are none, ask again."""
         self._timers.cancel("patience")
         self._log.mark("collected", now)
         if self._refuse_several(now):
@@ -130,7 +130,7 @@ class BrokerChoice:
             self._choose_unpinged(now)
             return
         for candidate in targets:
-            if candidate.relayed:  # the directory that passed its answer on is proven, and names it
+            if candidate.relayed:  # the directory that passed its answer on is proven, and vouches for the address
                 for address in filter(None, (candidate.named, candidate.seen)):
                     self._restraint.prove(address)
         attempt = self._requests.attempt.to_bytes(1, "big")
@@ -155,13 +155,14 @@ class BrokerChoice:
             verdicts.explain(candidates, ranked, self._config)
             self._end(ranked, True, now)
         else:
-            self._ping_next(now)  # the first ten died meanwhile, or their pongs got lost
+            self._ping_next(now)  # the first ten have stopped, or their pongs were lost
 
     def _choose_unpinged(self, now: Instant) -> None:
-        """No broker answers pings. While there is time, ask again; else take the best score: links may still work."""
+        """No broker answers pings. Ask again while there is time; otherwise take the best score, as links may still
+        work."""
         only_relayed = all(
             candidate.relayed for candidate in self._candidates.values()
-        )  # then pings do not come either
+        )  # then pings cannot arrive either
         if now < self._log.start + self._config.timeout_ms * NS_PER_MS and not only_relayed:
             self._answers.clear()
             self._pinging = None
@@ -197,7 +198,7 @@ class BrokerChoice:
         self._finish(SearchResult(reason=Reason.BROKER_NOT_FOUND, text=text), now)
 
     def take_listed(self, now: Instant) -> None:
-        """No party has sent anything for long enough: a listed broker that takes links will do."""
+        """No party has sent anything for long enough: use a listed broker that accepts links."""
         waited_ns = now - self._log.start
         if self._parties.quiet and not self._ended and waited_ns >= self._config.listed_ms * NS_PER_MS:
             self._finish_listed(now)

@@ -1,8 +1,8 @@
 """Broker pings: proves that known brokers are where they say, and measures how far each is from the directory.
 
-In:    advertisements that were taken, pongs, time.
+In:    accepted advertisements, pongs, time.
 Out:   pings; landmarks for brokers to measure.
-State: when to ping which broker; the known brokers keep what was measured.
+State: when to ping which broker; the measurements are kept with the known brokers.
 Not here: the table of brokers (known.py), which brokers are landmarks (landmarks.py).
 """
 
@@ -21,9 +21,9 @@ from heliograph.machine import Address, Instant
 
 NS_PER_MS = 1_000_000
 NS_PER_S = 1_000_000_000
-TICK_NS = 50 * NS_PER_MS  # how often due pings are looked for
+TICK_NS = 50 * NS_PER_MS  # how often we look for pings that are due
 AGAIN_NS = 500 * NS_PER_MS  # after a ping that was not answered
-AGAIN_MAX = 16  # … this many times; then its address counts as unproven, and gets one ping per broker advertisement
+AGAIN_MAX = 16  # … this many times; then the address counts as unproven, and gets one ping per broker advertisement
 
 
 class BrokerPings:
@@ -35,7 +35,7 @@ class BrokerPings:
         self._known = known
         self._output = output
         self._due: list[tuple[Instant, int, KnownBroker]] = []  # when to ping; a heap, one entry per proven broker
-        self._turns = 0  # entries made so far: of two at one instant the older comes first
+        self._turns = 0  # entries made so far; of two at the same instant the older comes first
 
     def reload(self, config: DirectoryConfig) -> None:
         """Put new settings in force."""
@@ -45,7 +45,7 @@ class BrokerPings:
         """Ping a broker that has not answered yet: once per broker advertisement, which was no shorter than a ping.
 
         The advertisement may have come from a forged address, so nothing is repeated before there is an answer. If the
-        ping gets lost, the next advertisement makes up for it: a broker renews soon while no directory pings it.
+        ping is lost, the next advertisement causes another: a broker renews soon while no directory pings it.
         """
         waits = known.pinged_at is not None and now - known.pinged_at < AGAIN_NS
         if known.is_within_reach and not known.proven and not waits:
@@ -59,7 +59,7 @@ class BrokerPings:
         self._output.tell(known, Ping(now), cookie)
 
     def receive(self, source: Address, cookie: bytes, pong: Pong, now: Instant) -> list[KnownBroker]:
-        """A pong by datagram: the brokers that it proves. ProtocolError if it answers no ping of ours."""
+        """A pong by datagram: returns the brokers that it proves. ProtocolError if it answers no ping of ours."""
         there = [known for known in self._known.at(source) if known.advertisement.broker == pong.broker]
         if not there or not self._cookies.is_right(source, cookie, now):
             raise ProtocolError(Reason.SENDER_UNPROVEN, "a pong without a ping")
@@ -80,17 +80,17 @@ class BrokerPings:
         heappush(self._due, (at, self._turns, known))
 
     def ping_due(self, now: Instant) -> None:
-        """Ping the brokers whose turn it is, not too many at once."""
+        """Ping the brokers that are due, a limited number at once."""
         most = max(1, self._config.pings_per_s * TICK_NS // NS_PER_S)
         while self._due and self._due[0][0] <= now and most:
             _, _, known = heappop(self._due)
-            if self._known.get(known.key) is known:  # else it was forgotten meanwhile
+            if self._known.get(known.key) is known:  # otherwise it was forgotten in the meantime
                 most -= self._look_after(known, now)
 
     def _look_after(self, known: KnownBroker, now: Instant) -> bool:
-        """Ping a proven broker again if it is time, soon if it did not answer; True if anything was sent to it.
+        """Ping a proven broker again if it is due, sooner if it did not answer. Returns True if anything was sent.
 
-        Landmarks are named here only: if all brokers measured at once, the landmarks would seem far.
+        Landmarks are sent only from here: if all brokers measured at once, the landmarks would appear far away.
         """
         if known.misses >= AGAIN_MAX:
             self._known.doubt(known)
@@ -106,7 +106,7 @@ class BrokerPings:
         return told or not rests
 
     def _tell_landmarks(self, known: KnownBroker, now: Instant) -> bool:
-        """Let a broker measure its distances if it is time; True if it was told."""
+        """Ask a broker to measure its distances if it is due. Returns True if it was asked."""
         if not self._known.landmarks.is_to_be_told(known, now):
             return False
         landmarks = self._known.landmarks.addresses

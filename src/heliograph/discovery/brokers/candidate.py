@@ -21,7 +21,7 @@ SCHEMES = {"tls": "heliographs", "tcp": "heliograph"}  # in the order in which t
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """How long a datagram takes from a broker to us, as far as its answer tells."""
+    """The time a datagram takes from a broker to us, as far as its answer shows."""
 
     low_ns: int
     high_ns: int
@@ -40,10 +40,10 @@ class Delay:
 
 @dataclass(slots=True, eq=False)
 class Candidate:
-    """One broker that would have us."""
+    """One broker that would accept us."""
 
     response: DiscoveryResponse
-    source: Address  # of the answer; where it was relayed, what its directory saw, perhaps nothing: ("", 0)
+    source: Address  # of the answer; if it was relayed, what the directory saw, possibly nothing: ("", 0)
     relayed: bool
     raw_ns: int | None  # our wall clock when it arrived, less its timestamp; None: we have no clock yet
     elapsed_ns: int  # since the request left
@@ -53,7 +53,7 @@ class Candidate:
     )
     usage: float = 0.0  # 0 (busy) to 1 (idle)
     score: float = 0.0
-    loaded: str = ""  # over the load limit by what: then it is taken only if there is no other
+    loaded: str = ""  # what exceeds the load limit; such a broker is taken only if there is no other
     target: bool = False
     pings: int = 0
     round_trips_ns: list[int] = field(default_factory=list)
@@ -71,23 +71,24 @@ class Candidate:
 
     @property
     def place(self) -> str:
-        """Where it says that it is, which tells it from another broker of its name."""
+        """Where it claims to be, which distinguishes it from another broker with the same name."""
         return f"{self.response.host} {sorted(self.response.ports.items())}"
 
     @property
     def round_trip_ns(self) -> int | None:
-        """The mean of its pings; None if none came back."""
+        """The mean round trip of its pings; None if none was answered."""
         return sum(self.round_trips_ns) // len(self.round_trips_ns) if self.round_trips_ns else None
 
     @property
     def named(self) -> Address | None:
-        """Where the host that it names hears pings; None if it names none, or the one that its answer came from."""
+        """Where the host that it names receives pings; None if it names none, or names the one that its answer came
+        from."""
         host, port = self.response.host, self.response.ports.get("udp", 0)
         return None if host in UNSPECIFIED or host == self.source[0] or not port else (host, port)
 
     @property
     def seen(self) -> Address | None:
-        """Where its answer came from, or, relayed, where the directory saw it."""
+        """Where its answer came from or, if relayed, where the directory saw it."""
         if not self.relayed:
             return self.source
         host, port = self.source[0] or self.response.host, self.response.ports.get("udp", 0)
@@ -101,15 +102,15 @@ class Candidate:
     # -- what happens to it -----------------------------------------------------------------------------------------
 
     def estimated(self, delay: Delay) -> None:
-        """Its delay, as far as its answer tells."""
+        """Its delay, as far as its answer shows."""
         self.delay = delay
 
     def judged(self, usage: float, score: float, loaded: str) -> None:
-        """How idle it is, its score, and by what it is over the load limit, if it is."""
+        """How idle it is, its score, and what exceeds the load limit, if anything."""
         self.usage, self.score, self.loaded = usage, score, loaded
 
     def compared(self, apart_ns: int | None) -> None:
-        """How differently it and we see the landmarks; None: they tell too little."""
+        """How differently it and we see the landmarks; None: there is too little data."""
         self.apart_ns = apart_ns
 
     def chosen_to_ping(self) -> None:
@@ -122,7 +123,7 @@ class Candidate:
         self.round_trips_ns = list(round_trips_ns)
 
     def pinged(self) -> None:
-        """One more ping leaves for it."""
+        """One more ping is sent to it."""
         self.pings += 1
 
     def ponged(self, round_trip_ns: int) -> None:
@@ -143,7 +144,7 @@ class Candidate:
         self.verdict = verdict
 
     def name_is_silent(self) -> None:
-        """The host that it names does not answer pings; how far its answer came from is the best that is known."""
+        """The host that it names does not answer pings, so the distance of its answer's address is used."""
         self.at_named = False
         self.round_trips_ns = [] if self.seen_ns is None else [self.seen_ns]
 

@@ -4,7 +4,7 @@ In:    values of the right type.
 Out:   frozen configs, each with ``problems()``: everything wrong with it, by key.
 State: none.
 Not here: what settings are (model/settings.py), keys and certificates (trust/), looking up names in DNS and reading
-          files (live/): a machine's config has addresses of datagrams in numbers, such as "192.0.2.1:4717".
+                    files (live/): a machine's config has numeric datagram addresses such as "192.0.2.1:4717".
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from heliograph.model.settings import (
 RESPONDER = "discovery"  # the name of the responder and of its section
 DIRECTORY = "bdn"  # the name of a directory, of its section and of its listener
 SOCKET = "discovery"  # the datagram socket of every machine here
-SOCKET6 = "discovery6"  # a search's second one, where it is to ask addresses of IPv6
+SOCKET6 = "discovery6"  # a search's second socket, if it has to ask IPv6 addresses
 GROUP_SOCKET = "discovery-group"  # a responder's socket for what is sent to the multicast group
-GROUP = "239.255.71.17"  # of the block that organisations use among themselves
+GROUP = "239.255.71.17"  # from the range for use within an organisation
 GROUP_PORT = 4718  # not a broker's own port, which belongs to one process of a host; this one is shared by all
 TTL = 1  # routers do not pass it on
 DIRECTORY_PORT = 4719
@@ -47,7 +47,7 @@ TEXT_MAX = 64
 
 
 def address_of(text: str) -> Address | None:
-    """``host:port`` or ``[v6]:port`` as an address; None if it is none."""
+    """``host:port`` or ``[v6]:port`` as an address; None if it is not one."""
     host, colon, port = text.rpartition(":")
     if not colon or not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65_536:
         return None
@@ -63,7 +63,7 @@ def written(address: Address) -> str:
 
 
 def is_number(host: str) -> bool:
-    """True for an address in numbers, False for a name that has to be looked up."""
+    """True for a numeric address, False for a name that has to be looked up."""
     try:
         ip_address(host)
     except ValueError:
@@ -72,12 +72,12 @@ def is_number(host: str) -> bool:
 
 
 def far_addresses(texts: Iterable[str]) -> list[str]:
-    """Those of some addresses that are on other machines."""
+    """The addresses that are on other machines."""
     return [text for text in texts if not is_loopback(text.rpartition(":")[0].strip("[]"))]
 
 
 def address_problems(key: str, texts: Iterable[str]) -> list[Problem]:
-    """What is no address in a list of them."""
+    """The entries of a list that are not addresses."""
     return [has_wrong(key, text, "must be host:port") for text in texts if address_of(text) is None]
 
 
@@ -110,7 +110,7 @@ class MulticastConfig:
         most=255,
         reloads=False,
     )
-    interface: str = setting(  # "" : that of the machine's own socket
+    interface: str = setting(  # "": that of the machine's own socket
         "127.0.0.1",
         "the interface of the group; 127.0.0.1: this machine only, 0.0.0.0: chosen by this machine's routes",
         allowed="an IPv4 address of this machine, or 0.0.0.0",
@@ -124,11 +124,11 @@ class MulticastConfig:
 
     @property
     def is_local(self) -> bool:
-        """True if nothing of it leaves this machine."""
+        """True if its datagrams never leave this machine."""
         return not self.enabled or is_loopback(self.interface)
 
     def problems(self, path: str = "multicast") -> list[Problem]:
-        """What is wrong with it beyond the bounds of its keys, which the config that holds it checks."""
+        """What is wrong with it, apart from the bounds of its keys, which the enclosing config checks."""
         found = []
         try:
             right = ip_address(self.group).is_multicast
@@ -144,7 +144,7 @@ class MulticastConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightsConfig:
-    """What counts how much in the choice of a target set. Each quantity is a number from 0 (bad) to 1 (good)."""
+    """The weights in the choice of a target set. Each quantity is a number from 0 (bad) to 1 (good)."""
 
     delay: float = 4.0  # the estimate; the ping decides
     free_memory: float = 1.0  # free / total
@@ -167,19 +167,19 @@ class DiscoveryConfig:
     """How a broker is searched."""
 
     directories: tuple[str, ...] = ()  # of BDNs, asked all at once by UDP
-    directory_links: tuple[str, ...] = ()  # of BDNs, asked by TCP: for networks that let no datagram out
+    directory_links: tuple[str, ...] = ()  # of BDNs, asked by TCP: for networks that block outgoing datagrams
     multicast: MulticastConfig = flat(MulticastConfig)
     brokers: tuple[str, ...] = ()  # the static list, which comes last: discovery addresses of brokers
-    network: str | None = None  # only its brokers count ("": unnamed ones); None: those of any network
-    is_choosy: bool = False  # without a network: if brokers of several ones answer, none is chosen
-    is_implied: bool = False  # these directories were not named: they are the usual ones of this computer
+    network: str | None = None  # only its brokers count ("": unnamed networks); None: brokers of any network
+    is_choosy: bool = False  # without a network: if brokers of several networks answer, none is chosen
+    is_implied: bool = False  # the directories were not configured: they are the usual ones of this computer
     group_later: bool = False  # ask the group only when no directory has led to an answer
     collect_ms_min: int = 0  # collect answers for at least this long, so that another network is not overlooked
     name: str = ""  # the requester's name
     role: str = "client"  # or "broker": it looks for a broker to link to
     transports: tuple[str, ...] = ("tcp", "tls")  # that it can use
-    timeout_ms: int = 4_000  # for answers; whatever happens, all ends within twice this
-    retry_ms: int = 200  # after the first request without an answer; then half as long again each time …
+    timeout_ms: int = 4_000  # for answers; the search always ends within twice this
+    retry_ms: int = 200  # after the first request without an answer; then 1.5 times as long each time …
     retry_ms_max: int = 400  # … up to this: in lossy networks only repetition helps
     fallback_ms: int = 300  # without a good answer: when to ask the remembered brokers, and then the static list
     listed_ms: int = 4_000  # a listed broker that takes links is taken when no party has answered for this long
@@ -187,15 +187,15 @@ class DiscoveryConfig:
     answers_max: int = setting(  # also the budget that the request carries
         50, "answers after which collecting always ends", least=1, most=1_000, reloads=False
     )
-    patience: float = 1.0  # the collection ends when no answer came for this many times as long as the last one took
-    patience_ms_min: int = 5  # … and never less, for computers that are busy
+    patience: float = 1.0  # collecting ends when no answer came for this many times as long as the last one took
+    patience_ms_min: int = 5  # … and never less, for busy computers
     targets_max: int = setting(
         10, "how many of the best are pinged", allowed="1 to search.answers_max", least=1, reloads=False
     )
     pings: int = setting(3, "how often each of them is pinged", least=1, reloads=False)
     ping_ms: int = 1_000  # for all of them
-    tie_ratio: float = 1.08  # round-trip times so close are equal: then usage decides
-    tie_us: int = 200  # … and so do times that differ by less than a loopback's own noise
+    tie_ratio: float = 1.08  # round-trip times this close count as equal: then usage decides
+    tie_us: int = 200  # … and so do times that differ by less than the noise of a loopback
     cpu_permille_max: int = 900  # above it a broker is taken only if there is no other
     memory_free_permille_min: int = 30
     remembered_s_max: int = 7 * 86_400  # a target set older than this is not asked
@@ -225,7 +225,7 @@ class DiscoveryConfig:
 
 
 def count_problems(path: str, answers_min: int, answers_max: int, targets_max: int) -> list[Problem]:
-    """What is wrong between the numbers of a search."""
+    """What is inconsistent among the numbers of a search."""
     found = []
     most = f"{path}.answers_max"
     if answers_max < answers_min:
@@ -238,7 +238,7 @@ def count_problems(path: str, answers_min: int, answers_max: int, targets_max: i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResponderConfig:
-    """How a broker answers searches for a broker, and where it advertises itself. By default to this machine only."""
+    """How a broker answers searches for a broker, and where it advertises itself. By default, only on this machine."""
 
     enabled: bool = setting(True, "answer requests for a broker", reloads=False)
     host: str = setting(
@@ -315,7 +315,7 @@ class ResponderConfig:
     )
     directories_max: int = 16  # configured and announced
     sources_max: int = 4_096  # addresses whose rate is watched
-    rate_per_s: float = 500.0  # datagrams of one host that are looked at: a search needs about five …
+    rate_per_s: float = 500.0  # datagrams accepted from one host: a search needs about five …
     burst: int = 1_000  # … and this many at once
     sample_ms: int = 1_000  # how often the broker's own counters are read
 
@@ -401,7 +401,7 @@ class DirectoryConfig:
         allowed="a path, relative to the settings file; needs bdn.entity",
         is_file=True,
     )
-    token: str = field(default="", repr=False)  # what is in the file
+    token: str = field(default="", repr=False)  # the content of the file
     brokers_max: int = setting(20_000, "how many brokers are kept", least=1)
     requests_remembered: int = setting(1_000, "how many requests are remembered, so that repeats cost nothing", least=1)
     ping_ms: int = setting(10_000, "how often each broker's distance is measured", least=1)
@@ -415,11 +415,11 @@ class DirectoryConfig:
     local_digest: bytes = b""  # SHA-256 of the token with which this machine's administrator asks for reports
 
     def restart_needed(self, started: DirectoryConfig) -> list[str]:
-        """The settings that differ from those with which it was started, and cannot change while it runs."""
+        """The settings that differ from those at the start and cannot change while it runs."""
         return restart_needed(self, started, DIRECTORY)
 
     def as_far_as_reloadable(self, started: DirectoryConfig) -> DirectoryConfig:
-        """These settings, but for those that stay as they were at the start."""
+        """These settings, except those that stay as they were at the start."""
         return replace(self, **fixed(started))
 
     def problems(self, path: str = DIRECTORY) -> list[Problem]:

@@ -7,7 +7,7 @@ Not here: handling a request (request_intake.py), pings (broker_pings.py), links
        links that it dials (discovery/anchors.py), choosing a broker (the requester does).
 Paper: [brokers] §2 to §4.
 
-All that it keeps is soft state, so any directory can be lost, and there may be others that know other brokers. It runs
+It keeps only soft state, so any directory can be lost, and there may be others that know other brokers. It runs
 in a process of its own or on a broker's pipe. On a link that was dialled to it, each message travels in a SERVICE frame
 named "bdn"; a frame named "admin" carries a question of the administrator (questions.py).
 """
@@ -80,13 +80,13 @@ RENEWALS = 3
 
 @dataclass(frozen=True, slots=True)
 class ReloadDirectory:
-    """Told to a directory: keep what these settings ask for, and dial the brokers that they name."""
+    """Told to a directory: apply these settings, and dial the brokers that they name."""
 
     config: DirectoryConfig
 
 
 class Directory:
-    """A machine with a datagram socket, a listener and, if it likes, links to brokers."""
+    """A machine with a datagram socket, a listener and, optionally, links to brokers."""
 
     def __init__(self, config: DirectoryConfig, *, seed: int, keyring: Keyring | None = None) -> None:
         self._config = self._started_with = config
@@ -97,7 +97,7 @@ class Directory:
         self._cookies = Cookies(seed, "requester")
         self._buckets = Buckets(config.rate_per_s, config.burst, config.sources_max)
         self._signing = Signing(keyring, required=False)
-        self._required = keyring is not None  # then only brokers that prove to be some are kept
+        self._required = keyring is not None  # then only brokers that prove their role are kept
         output = self._output = DirectoryOutput(self._outbox)
         known = self._known = KnownBrokers(config)
         self._pings = BrokerPings(config, seed, known, output)
@@ -107,7 +107,7 @@ class Directory:
         self._questions = Questions(config.local_digest, self.report)
         self._started = False
 
-    # -- hearing ----------------------------------------------------------------------------------------------------
+    # -- receiving --------------------------------------------------------------------------------------------------
 
     def receive_datagram(self, socket: SocketName, source: Address, data: bytes, now: Instant) -> None:
         """A datagram from any sender."""
@@ -137,7 +137,7 @@ class Directory:
             self._count(error)
 
     def _heard(self, publication: Publication, now: Instant) -> None:
-        """Something on a topic, from a broker of the network."""
+        """A publication from a broker of the network."""
         try:
             message = messages.unpack(publication.payload, padded=False)
             if message.kind is MessageKind.ADVERTISEMENT:
@@ -207,7 +207,7 @@ class Directory:
             self._count(ProtocolError(Reason.SOURCE_OVER_SHARE))
 
     def receive(self, link: LinkId, data: bytes, now: Instant) -> None:
-        """What a broker says, or a guest."""
+        """Bytes from a broker or a guest."""
         if self._anchors.receive(link, data, now):
             return
         guest = self._guests.heard(link, now)
@@ -228,7 +228,7 @@ class Directory:
             self._outbox.hang_up(link, guest.splitter.fault)
 
     def _receive_from(self, guest: Guest, link: LinkId, message: Message, now: Instant) -> None:
-        """A link proves the host at its other end, so no cookie is needed; the port is the guest's own affair."""
+        """A link proves the host at its other end, so no cookie is needed; the port is as the guest states it."""
         if message.kind is MessageKind.REQUEST:
             port = self._signing.glance(message, DiscoveryRequest).port
             self._requests.take_up(message, (guest.host, port), link, self._clock.at(now))
@@ -246,10 +246,10 @@ class Directory:
             raise ProtocolError(Reason.KIND_UNEXPECTED, message.kind.name)
 
     def detach(self, link: LinkId, reason: Reason, now: Instant) -> None:
-        """A link is gone."""
+        """A link has closed."""
         guest = None if self._anchors.detach(link, now) else self._guests.detach(link)
         if guest is not None and guest.known is not None and guest.known.link == link:
-            guest.known.unlinked()  # a broker that answered on its link may not hear datagrams: prove that again
+            guest.known.unlinked()  # it answered on its link, but may not receive datagrams: prove it again
             if self._known.get(guest.known.key) is guest.known:
                 self._known.doubt(guest.known)
                 self._pings.prove(guest.known, now)
@@ -261,7 +261,7 @@ class Directory:
     # -- announcing -------------------------------------------------------------------------------------------------
 
     def _announce(self, now: Instant) -> None:
-        """A private directory lets brokers know that it is there."""
+        """A private directory announces itself to brokers."""
         address = address_of(self._config.advertise)
         if address is not None:
             body = Announcement(self._config.name, *address, self._config.lifetime_s)
@@ -272,7 +272,7 @@ class Directory:
     # -- the rest of the contract -----------------------------------------------------------------------------------
 
     def clock(self, wall_ns: int, now: Instant) -> None:
-        """The wall clock's time. The first time also counts as the start."""
+        """The wall clock's time. The first reading also counts as the start."""
         self._clock.read(wall_ns, now)
         if not self._started:
             self._started = True
@@ -292,7 +292,7 @@ class Directory:
             raise UsageError(f"a directory does not know the command {command!r}")
 
     def _reload(self, config: DirectoryConfig, now: Instant) -> None:
-        """Put settings in force, but for those that only a restart can change."""
+        """Apply new settings, except those that only a restart can change."""
         restart = config.restart_needed(self._started_with)
         self._config = config = config.as_far_as_reloadable(self._started_with)
         for part in (self._known, self._pings, self._requests, self._guests):
@@ -309,17 +309,17 @@ class Directory:
         self._timers.run(now)
 
     def press(self, link: LinkId, pressed: bool, now: Instant) -> None:
-        """What it says is short, and guests are few."""
+        """Ignored: its messages are short, and guests are few."""
 
     def done(self, ticket: Ticket, result: Any, now: Instant) -> None:
-        """It asks for nothing but links."""
+        """Ignored: it requests only links."""
 
     def take(self) -> Effects:
-        """What is wanted since the last take."""
+        """The effects since the last take."""
         return self._outbox.empty(self._timers.next())
 
     def report(self, question: str) -> Any:
-        """The brokers it knows, and what it did."""
+        """The brokers it knows, and what it has done."""
         match question:
             case "overview":
                 return {

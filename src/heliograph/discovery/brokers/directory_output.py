@@ -17,7 +17,7 @@ from heliograph.wire.frames import service
 
 
 class DirectoryOutput:
-    """The ways out of one directory."""
+    """Sends the messages of one directory."""
 
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
@@ -31,21 +31,22 @@ class DirectoryOutput:
         self._outbox.writes.append((link, [service(DIRECTORY_NAME, data, 0)]))
 
     def answer(self, address: Address, link: LinkId | None, body: MessageBody, cookie: bytes) -> None:
-        """To a requester: on its link, else by datagram with the cookie that it showed, which no other party knows."""
+        """To a requester: on its link, otherwise by datagram with the cookie that it presented, which no other party
+        knows."""
         if link is not None:
             self.write(link, messages.write(body, pad=False))
         else:
             self.send(address, messages.write(body, cookie))
 
     def tell(self, known: KnownBroker, body: MessageBody, cookie: bytes) -> None:
-        """To a broker: on its link, else by datagram with this cookie."""
+        """To a broker: on its link, otherwise by datagram with this cookie."""
         if known.link is not None:
             self.write(known.link, messages.write(body, pad=False))
         elif known.address is not None:
             self.send(known.address, messages.write(body, cookie))
 
     def give_chain(self, address: Address, chain: bytes | None) -> None:
-        """A chain of certificates by datagram, if it is known and fits."""
+        """Send a chain of certificates by datagram, if it is known and fits."""
         data = messages.write(Certificate(chain or b""))
         if chain and len(data) <= DATAGRAM_BYTES_MAX:
             self.send(address, data)

@@ -44,11 +44,11 @@ class Guests:
         return len(self._guests)
 
     def reload(self, config: DirectoryConfig) -> None:
-        """Put new settings in force."""
+        """Apply new settings."""
         self._config = config
 
     def attach(self, link: LinkId, peer: Peer, now: Instant) -> bool:
-        """A new guest, or a hang-up if there is no place; True if another guest had to go for it."""
+        """A new guest, or a hang-up if there is no room. Returns True if another guest was removed for it."""
         address, source = address_of(peer.address), source_of(peer.address)
         full = len(self._guests) >= self._config.links_max
         freed = address is not None and full and self._free_a_place(source)
@@ -60,7 +60,7 @@ class Guests:
         return freed
 
     def _free_a_place(self, source: str) -> bool:
-        """Hang up on a guest that has not advertised a broker, of the address that has most of them."""
+        """Hang up on a guest that has not advertised a broker, from the address that has the most of them."""
         link = self._strangers.victim(source)
         if link is None:
             return False
@@ -70,7 +70,7 @@ class Guests:
         return True
 
     def heard(self, link: LinkId, now: Instant) -> Guest | None:
-        """Bytes came from this guest; None if it is none."""
+        """Bytes came on this link; returns its guest, or None if it has none."""
         guest = self._guests.get(link)
         if guest is not None:
             guest.heard_at = now
@@ -83,7 +83,7 @@ class Guests:
             self._strangers.remove(link)
 
     def detach(self, link: LinkId) -> Guest | None:
-        """A link is gone; the guest behind it, if it was one."""
+        """A link has closed; returns its guest, if it had one."""
         self._strangers.remove(link)
         return self._guests.pop(link, None)
 

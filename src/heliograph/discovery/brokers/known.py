@@ -6,7 +6,7 @@ State: at most ``brokers_max`` of them until they expire; per island those that 
 Not here: which brokers are near a requester (landmarks.py), hearing and pinging them (directory.py).
 Paper: [brokers] §2.3 (filters), §4 (closest and farthest).
 
-An advertisement may be a lie. So a broker is identified by name, host and port together, and none can take another's
+An advertisement may be false. So a broker is identified by name, host and port together, and none can take another's
 place; a request goes only to brokers that have answered a ping from there (*proven*), and an old advertisement renews
 nothing.
 """
@@ -24,8 +24,8 @@ from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Address, Instant, LinkId
 
 NS_PER_S = 1_000_000_000
-SMOOTH = 4  # a new round trip counts a quarter
-NAMED_MAX = 2  # networks in a refusal, which has 200 characters
+SMOOTH = 4  # the weight of a new round trip is a quarter
+NAMED_MAX = 2  # networks named in a refusal, which has 200 characters
 
 
 class KnownBrokers:
@@ -49,21 +49,21 @@ class KnownBrokers:
         return len(self._islands)
 
     def at(self, address: Address) -> list[KnownBroker]:
-        """The brokers that hear datagrams there, as their advertisements say: all but one of them may be lies."""
+        """The brokers that receive datagrams there according to their advertisements; at most one can be right."""
         return list(self._by_address.get(address, {}).values())
 
     def all(self) -> list[KnownBroker]:
-        """The filter that keeps all brokers."""
+        """All known brokers."""
         return self._brokers.values()
 
     def get(self, key: Key) -> KnownBroker | None:
-        """The broker of that name, host and port."""
+        """The broker with that name, host and port."""
         return self._brokers.get(key)
 
     def add(
         self, advertisement: BrokerAdvertisement, source: Address | None, cookie: bytes, now: Instant
     ) -> KnownBroker:
-        """Keep an advertisement. ProtocolError if it is unwanted, not newer than what is known, or one too many."""
+        """Keep an advertisement. ProtocolError if it is unwanted, not newer than the known one, or over the limit."""
         self._check_wanted(advertisement)
         key = _, host, port = key_of(advertisement, source)
         address = source if source and source[1] else (host, port) if host and port else None
@@ -84,7 +84,8 @@ class KnownBrokers:
         return known
 
     def _renew(self, known: KnownBroker, advertisement: BrokerAdvertisement, cookie: bytes) -> bool:
-        """Take a newer advertisement of a broker. The same one again, by another way, renews nothing: False."""
+        """Accept a newer advertisement of a broker. Returns False for the same one by another path, which renews
+        nothing."""
         age = (advertisement.incarnation, advertisement.number)
         if age < known.age:
             raise ProtocolError(Reason.ADVERTISEMENT_STALE, "a newer one is known")
@@ -99,7 +100,7 @@ class KnownBrokers:
         return True
 
     def _move(self, known: KnownBroker, address: Address | None) -> None:
-        """It hears datagrams there from now on."""
+        """It receives datagrams there from now on."""
         if known.address is not None:
             there = self._by_address[known.address]
             del there[known.key]
@@ -118,7 +119,7 @@ class KnownBrokers:
         *,
         proven: bool,
     ) -> None:
-        """A broker goes. If it is not proven, it says so on its link, or with the cookie that only it and we know."""
+        """A broker stops. Unless proven, it must say so on its link, or with the cookie that only it and we know."""
         known = self._brokers.get(key_of(advertisement, source))
         if known is None or advertisement.incarnation < known.advertisement.incarnation:
             raise ProtocolError(Reason.ADVERTISEMENT_STALE, "it is not known, or has been restarted since")
@@ -128,7 +129,7 @@ class KnownBrokers:
         self._forget(known)
 
     def reload(self, config: DirectoryConfig) -> None:
-        """Keep from now on what these settings want, and forget the rest."""
+        """Apply new settings, and forget the brokers that they exclude."""
         self._config = config
         self._brokers.limit(config.brokers_max)
         for known in self.all():
@@ -154,12 +155,12 @@ class KnownBrokers:
         self._measure(known, round_trip_ns if before is None else before + (round_trip_ns - before) // SMOOTH)
 
     def missed(self, known: KnownBroker) -> None:
-        """It did not answer a ping; after several in a row it counts as away until it answers."""
+        """It did not answer a ping; after several in a row it counts as unreachable until it answers."""
         if known.missed():
             self._unmeasure(known)
 
     def doubt(self, known: KnownBroker) -> None:
-        """It has not answered for long, or is not where it answered: it has to be proven again."""
+        """It has not answered for long, or is no longer at its address: it has to be proven again."""
         self._unmeasure(known)
         known.doubted()
 
@@ -179,12 +180,12 @@ class KnownBrokers:
         known.measured(None)
 
     def tend_landmarks(self) -> None:
-        """Where there are many brokers, some of them are landmarks for the others."""
+        """In a large network, choose some brokers as landmarks for the others."""
         if self.landmarks.tend() and self.measured > BROKERS_MIN:
             self.landmarks.choose(self.all())
 
     def expire(self, now: Instant) -> None:
-        """Forget those that were not renewed."""
+        """Forget brokers that were not renewed."""
         for known in self._brokers.expire(now):
             self._clean_up(known)
 
@@ -193,7 +194,7 @@ class KnownBrokers:
         self._clean_up(known)
 
     def _clean_up(self, known: KnownBroker) -> None:
-        """Remove a broker that is not kept any more from every index."""
+        """Remove a forgotten broker from every index."""
         self._unmeasure(known)
         self.landmarks.forget(known)
         self._move(known, None)
@@ -217,7 +218,7 @@ class KnownBrokers:
         return f"; there is {', '.join(names[:NAMED_MAX])}{' …' if len(names) > NAMED_MAX else ''}" if names else ""
 
     def _of(self, network: str) -> dict[str, list[tuple[int, Key]]]:
-        """The islands of a network; linked brokers are of one network. "": all of them."""
+        """The islands of a network ("": all). Linked brokers belong to one network."""
         if not network:
             return self._islands
         named = self._brokers
@@ -226,7 +227,7 @@ class KnownBrokers:
     def ends(self, budget: int, network: str = "") -> list[KnownBroker]:
         """The brokers that get a request: the nearest and the farthest of each island, to spread it from both ends.
 
-        Unlinked brokers are islands of one, so all of them get it. If there are more islands than answers are wanted,
+        An unlinked broker is an island of its own and always gets it. If there are more islands than answers wanted,
         they take turns.
         """
         islands = self._of(network)
@@ -243,7 +244,7 @@ class KnownBrokers:
         return [self._brokers[key] for key in keys]
 
     def several(self, budget: int, network: str = "") -> list[KnownBroker]:
-        """When a request is repeated, the ends may be to blame: brokers all along each island."""
+        """For a repeated request: brokers spread over each island, as its ends may be the cause of the failure."""
         islands = self._of(network)
         found = dict.fromkeys(self.ends(budget, network))
         each = max(1, budget // max(1, len(islands)))
@@ -253,7 +254,7 @@ class KnownBrokers:
         return list(found)[: 2 * budget]
 
     def all_of(self, budget: int, network: str = "") -> list[KnownBroker]:
-        """The nearest brokers, whatever their island, as many as answers are wanted."""
+        """The nearest brokers of all islands, as many as answers are wanted."""
         found = sorted(entry for island in self._of(network).values() for entry in island)
         return [self._brokers[key] for _, key in found[:budget]]
 

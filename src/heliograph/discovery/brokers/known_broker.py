@@ -1,7 +1,7 @@
 """A known broker: what a directory knows of one broker, and what happened between the two.
 
 In:    its advertisements; pings, pongs and links.
-Out:   where and how it can be asked, and how far it is.
+Out:   where and how it can be asked, and how far away it is.
 State: one broker's.
 Not here: the table of all of them (known.py), landmarks (landmarks.py), sending (broker_pings.py).
 """
@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from heliograph.discovery.brokers.messages import NO_COOKIE, BrokerAdvertisement
 from heliograph.machine import Address, Instant, LinkId
 
-MISSES_MAX = 4  # pings in a row without an answer before a broker counts as away
+MISSES_MAX = 4  # consecutive pings without an answer before a broker counts as unreachable
 
 Key = tuple[str, str, int]
 """A broker's name, its host and the UDP port that it advertises (0: none)."""
 
 
 def key_of(advertisement: BrokerAdvertisement, source: Address | None) -> Key:
-    """Under which key this advertisement is kept. The host that it was seen from counts if it names none."""
+    """The key under which this advertisement is kept. If it names no host, the host that it was seen from counts."""
     host = advertisement.host or (source[0] if source else "")
     return advertisement.broker, host, advertisement.ports.get("udp", 0)
 
@@ -32,17 +32,17 @@ class KnownBroker:
 
     key: Key
     advertisement: BrokerAdvertisement
-    cookie: bytes = NO_COOKIE  # that we show it with a request
-    address: Address | None = None  # where it hears datagrams; None: it was heard on a topic, and named no address
-    proven: bool = False  # it answered a ping there not long ago; before that, nothing is repeated to it
-    round_trip_ns: int | None = None  # None: not measured, or away
-    pinged_at: Instant | None = None  # when the ping left that is under way
+    cookie: bytes = NO_COOKIE  # we present it with a request
+    address: Address | None = None  # where it receives datagrams; None: known from a topic, without an address
+    proven: bool = False  # it recently answered a ping there; until then, nothing is sent to it twice
+    round_trip_ns: int | None = None  # None: not measured, or unreachable
+    pinged_at: Instant | None = None  # when the outstanding ping was sent
     ponged_at: Instant = 0
     misses: int = 0
-    link: LinkId | None = None  # on which it advertised itself, if it did so by TCP
-    told: frozenset[str] = frozenset()  # the landmarks it was last told of …
+    link: LinkId | None = None  # the link on which it advertised itself, if by TCP
+    told: frozenset[str] = frozenset()  # the landmarks it was last asked to measure …
     told_at: Instant | None = None  # … and when
-    queued: bool = False  # it has its turn among the brokers to be pinged
+    queued: bool = False  # it is in the queue of brokers to ping
 
     @property
     def is_within_reach(self) -> bool:
@@ -51,7 +51,7 @@ class KnownBroker:
 
     @property
     def age(self) -> tuple[int, int]:
-        """By which two of its advertisements are compared: the greater one is newer."""
+        """The order of its advertisements: the greater one is newer."""
         return self.advertisement.incarnation, self.advertisement.number
 
     def renewed(self, advertisement: BrokerAdvertisement, cookie: bytes) -> None:
@@ -60,11 +60,11 @@ class KnownBroker:
         self.cookie = cookie if any(cookie) else self.cookie
 
     def showed(self, cookie: bytes) -> None:
-        """Its present advertisement came again, by another way: take the cookie if there was none before."""
+        """Its present advertisement came again by another path: take the cookie if there was none before."""
         self.cookie = self.cookie if any(self.cookie) else cookie
 
     def moved(self, address: Address | None) -> None:
-        """It hears datagrams there from now on."""
+        """It receives datagrams there from now on."""
         self.address = address
 
     def linked(self, link: LinkId) -> None:
@@ -72,27 +72,27 @@ class KnownBroker:
         self.link = link
 
     def unlinked(self) -> None:
-        """Its link is gone."""
+        """Its link has closed."""
         self.link = None
 
     def pinged(self, now: Instant) -> None:
-        """A ping leaves."""
+        """A ping is sent."""
         self.pinged_at = now
 
     def missed(self) -> bool:
-        """A ping got no answer; True if it counts as away now."""
+        """A ping got no answer. Returns True if it counts as unreachable now."""
         self.misses += 1
         return self.misses >= MISSES_MAX
 
     def ponged(self, now: Instant) -> None:
-        """It answered the ping that was under way."""
+        """It answered the outstanding ping."""
         self.pinged_at = None
         self.ponged_at = now
         self.misses = 0
         self.proven = True
 
     def doubted(self) -> None:
-        """It has not answered for long, or is not where it answered: it has to be proven again."""
+        """It has not answered for long, or is no longer at its address: it has to be proven again."""
         self.proven = False
         self.misses = 0
         self.pinged_at = None
@@ -106,5 +106,5 @@ class KnownBroker:
         self.told, self.told_at = frozenset(landmarks), now
 
     def queue(self, queued: bool) -> None:
-        """It got its turn among the brokers to be pinged, or lost it."""
+        """It was added to the queue of brokers to ping, or removed from it."""
         self.queued = queued

@@ -20,10 +20,10 @@ from heliograph.discovery.brokers.messages import Acknowledgement
 from heliograph.machine import Instant, Timers
 
 NS_PER_MS = 1_000_000
-AGAIN_NS_MIN = 60 * NS_PER_MS  # without an answer of a near broker, or three round trips to the directory
+AGAIN_NS_MIN = 60 * NS_PER_MS  # before asking again when no near broker answers; or three round trips to the directory
 TRIES_MAX = 3
 QUICK_NS = 5 * NS_PER_MS  # a broker that answered within this is near enough: no second round
-PINGS_MIN = 16  # of each target: the nearest of thousands differ by little
+PINGS_MIN = 16  # of each target: the nearest of thousands differ little
 
 
 class LandmarkRound:
@@ -46,27 +46,27 @@ class LandmarkRound:
         self._ask_one = ask
         self._spread = spread
         self._ask: AskedParty | None = None
-        self._attempt: int | None = None  # the first one that asked for near brokers
-        self._asked = 0  # the directory handed it to this many brokers
+        self._attempt: int | None = None  # the first attempt that asked for near brokers
+        self._asked = 0  # the number of brokers to which the directory sent it
         self._asked_at: Instant = 0
         self._tries = 0
         self._distances: dict[str, int] = {}
-        self.active = False  # the choice waits for near brokers
+        self.active = False  # the choice is waiting for near brokers
         self.begun = False
 
     def acknowledged(self, ask: AskedParty, said: Acknowledgement, now: Instant) -> None:
-        """A directory that knows many brokers names landmarks, or has handed the request to the near ones."""
+        """A directory that knows many brokers named landmarks, or sent the request to the near ones."""
         if said.attempt == self._attempt:
             self._asked = max(self._asked, said.asked)
         landmarks = [address for text in said.landmarks if (address := address_of(text)) is not None]
-        if landmarks and not self.begun and ask.how == DIRECTORY:  # others may not make us ping
+        if landmarks and not self.begun and ask.how == DIRECTORY:  # other parties must not make us ping
             self.begun, self._ask = True, ask
             self.active = all(candidate.elapsed_ns >= QUICK_NS for candidate in self._candidates.values())
             if self.active:
                 self._measuring.start(landmarks, now)
 
     def measured(self, now: Instant) -> None:
-        """The measurement is over."""
+        """The measurement has finished."""
         self._distances = self._measuring.distances
         if len(self._distances) >= COMMON_MIN:
             self._ask_near(now)
@@ -88,21 +88,21 @@ class LandmarkRound:
         self._timers.set("near", again, self._ask_near)
 
     def _give_up(self, now: Instant) -> None:
-        """The landmarks were of no use: let the network spread the request."""
+        """The landmarks did not help: let the network spread the request."""
         self.active = False
         self._spread(now)
 
     def distances_for(self, ask: AskedParty) -> dict[str, int]:
-        """What a request to this party says of our distances."""
+        """The distances that a request to this party carries."""
         return self._distances if self.active and ask is self._ask else {}
 
     def _answers(self) -> int:
-        """How many answered because they are near."""
+        """How many brokers answered because they are near."""
         first = self._attempt
         return sum(first is not None and one.response.attempt >= first for one in self._candidates.values())
 
     def wait_ns(self, now: Instant) -> int | None:
-        """How long to wait for others: as long again as it took so far; None: until one has answered."""
+        """How long to wait for others: as long again as it took so far. None: until one has answered."""
         answers = self._answers()
         if not answers:
             return None
@@ -111,7 +111,7 @@ class LandmarkRound:
         return max(self._config.patience_ms_min * NS_PER_MS, int(self._config.patience * (now - self._asked_at)))
 
     def targets(self, candidates: Sequence[Candidate]) -> list[Candidate]:
-        """The candidates to ping. The landmarks were pinged already, and count among them."""
+        """The candidates to ping. The landmarks, which were already pinged, count among them."""
         if not self._distances:
             return []
         for candidate in candidates:
@@ -125,7 +125,7 @@ class LandmarkRound:
 
 
 def finer(config: DiscoveryConfig) -> DiscoveryConfig:
-    """Settings for near targets: each is pinged so often that what counts as equally near can be a quarter as wide."""
+    """Settings for near targets: more pings each, so that the range of equally near ones is a quarter as wide."""
     return replace(
         config,
         pings=max(PINGS_MIN, config.pings),

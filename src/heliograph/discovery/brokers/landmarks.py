@@ -1,4 +1,4 @@
-"""Landmarks: a few brokers far from each other, by which a directory knows which brokers are near a requester.
+"""Landmarks: a few brokers far from each other, by which a directory finds the brokers near a requester.
 
 In:    known brokers, and how far each says it is from the landmarks.
 Out:   the landmarks; which brokers have to be told of them; the brokers near a requester that measured its distances.
@@ -7,7 +7,7 @@ Not here: measuring (measuring.py), what is sent (directory.py).
 
 In a network of thousands of brokers not all can answer a request, so near brokers should. A directory knows only how
 far each broker is from itself, which places the broker on a ring. But a broker that is as far from each of four
-landmarks as the requester is near the requester. A broker that lies about its distances is pinged, but not chosen.
+landmarks as the requester is near the requester. A broker with false distances is pinged, but not chosen.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from heliograph.machine import Instant
 NS_PER_S = 1_000_000_000
 BROKERS_MIN = 50  # in a smaller network all brokers answer
 LANDMARKS_MAX = 4
-SAMPLE = 256  # brokers that are looked at for the next landmark …
+SAMPLE = 256  # brokers considered for the next landmark …
 REPORTS_MIN = 32  # … of which this many must know their distances to the others
-TELL_NS = 300 * NS_PER_S  # brokers are asked to measure again after this, and at once where a landmark is new
+TELL_NS = 300 * NS_PER_S  # brokers are asked to measure again after this, and at once if a landmark is new
 CELL_US = 1_000
-RINGS_MAX = 64  # cells in each direction that are searched
-SCAN_MAX = 256  # brokers that are compared: where more are so close together, any of them is near
+RINGS_MAX = 64  # cells searched in each direction
+SCAN_MAX = 256  # brokers compared: if more are this close together, any of them is near
 
 Cell = tuple[int, int]
 
@@ -38,13 +38,13 @@ class LandmarkTable:
     """The landmarks of one directory."""
 
     def __init__(self) -> None:
-        self._chosen: dict[str, KnownBroker] = {}  # by the address as it is written; the first two make the cells
+        self._chosen: dict[str, KnownBroker] = {}  # by address as text; the first two define the cells
         self._cells: dict[Cell, dict[Key, KnownBroker]] = {}
         self._cell_of: dict[Key, Cell] = {}
 
     @property
     def addresses(self) -> list[str]:
-        """Where the landmarks hear pings."""
+        """Where the landmarks receive pings."""
         return list(self._chosen)
 
     @property
@@ -54,7 +54,7 @@ class LandmarkTable:
 
     @property
     def placed(self) -> int:
-        """How many brokers could be found by their distances."""
+        """How many brokers can be found by their distances."""
         return len(self._cell_of)
 
     @property
@@ -62,16 +62,16 @@ class LandmarkTable:
         """True if a requester that measures its distances can be placed."""
         return len(self._chosen) >= COMMON_MIN and self.placed > BROKERS_MIN
 
-    # -- who they are -----------------------------------------------------------------------------------------------
+    # -- choosing landmarks -----------------------------------------------------------------------------------------
 
     def tend(self) -> bool:
-        """Forget landmarks that are away; True if there is room for another."""
+        """Forget landmarks that are unreachable. Returns True if there is room for another."""
         for address in [address for address, known in self._chosen.items() if known.round_trip_ns is None]:
             self._drop(address)
         return len(self._chosen) < LANDMARKS_MAX
 
     def choose(self, brokers: Sequence[KnownBroker]) -> None:
-        """Choose one more, far from the others, once enough brokers know how far they are from those."""
+        """Choose one more landmark, far from the others, once enough brokers have measured their distances to those."""
         sample = [one for one in brokers[:: max(1, len(brokers) // SAMPLE)] if _can_be_pinged(one)]
         if not self._chosen:
             best = max(sample, key=lambda one: (one.round_trip_ns or 0, one.key), default=None)
@@ -93,21 +93,21 @@ class LandmarkTable:
         return min(known.advertisement.distances[address] for address in self._chosen)
 
     def _drop(self, address: str) -> None:
-        if address in self.addresses[:2]:  # the cells mean nothing any more; they fill again with the next renewals
+        if address in self.addresses[:2]:  # the cells are invalid now; the next renewals fill them again
             self._cells.clear()
             self._cell_of.clear()
         del self._chosen[address]
 
     def is_to_be_told(self, known: KnownBroker, now: Instant) -> bool:
-        """True if a broker should measure its distances: again, or to a landmark that it does not know of."""
+        """True if a broker should measure its distances: again, or to a landmark that is new to it."""
         if not self._chosen or not any(known.cookie):
             return False
         return known.told_at is None or now - known.told_at >= TELL_NS or not known.told >= self._chosen.keys()
 
-    # -- who is where -----------------------------------------------------------------------------------------------
+    # -- placing brokers --------------------------------------------------------------------------------------------
 
     def place(self, known: KnownBroker) -> None:
-        """A broker told how far it is from landmarks."""
+        """A broker reported its distances to landmarks."""
         self.forget(known)
         cell = self._cell(known.advertisement.distances)
         if cell is not None:
@@ -115,7 +115,7 @@ class LandmarkTable:
             self._cell_of[known.key] = cell
 
     def forget(self, known: KnownBroker) -> None:
-        """It is gone, or moves."""
+        """It is gone, or is moving."""
         cell = self._cell_of.pop(known.key, None)
         if cell is not None:
             del self._cells[cell][known.key]
@@ -123,7 +123,7 @@ class LandmarkTable:
                 del self._cells[cell]
 
     def _cell(self, distances: Mapping[str, int]) -> Cell | None:
-        """None for distances that tell too little."""
+        """The cell for these distances; None if they contain too little."""
         shared = [address for address in self._chosen if address in distances]
         first_two = self.addresses[:2]
         if len(shared) < COMMON_MIN or shared[:2] != first_two:
@@ -131,12 +131,12 @@ class LandmarkTable:
         return distances[first_two[0]] // CELL_US, distances[first_two[1]] // CELL_US
 
     def near(self, distances: Mapping[str, int], count: int) -> list[KnownBroker]:
-        """The brokers that see the landmarks most as these distances do, nearest first."""
+        """The brokers whose distances to the landmarks are most like these, nearest first."""
         here = self._cell(distances)
         if here is None:
             return []
         wanted = {address: distances[address] for address in self._chosen if address in distances}
-        best: list[tuple[float, Key, KnownBroker]] = []  # a heap: the worst of them first, as its distance is below 0
+        best: list[tuple[float, Key, KnownBroker]] = []  # a heap of negative distances: the worst comes first
         seen = 0
         for ring, there in self._around(here):
             for known in there:
@@ -146,14 +146,14 @@ class LandmarkTable:
                     if len(best) > count:
                         heappop(best)
             seen += len(there)
-            # Brokers in a farther ring are apart by more than this, so none of them is among the best.
+            # Brokers in a farther ring are farther away than this, so none of them is among the best.
             beyond = ring * CELL_US / sqrt(len(wanted))
             if seen > SCAN_MAX or (len(best) == count and -best[0][0] <= beyond):
                 break
         return [known for _, _, known in sorted(best, key=lambda one: (-one[0], one[1]))]
 
     def _around(self, here: Cell) -> Iterator[tuple[int, list[KnownBroker]]]:
-        """The brokers of this cell, and of the cells this many steps around it; in a small network all at once."""
+        """The brokers of this cell, and of the cells this many steps away; in a small network all at once."""
         if self.placed <= SCAN_MAX:
             yield RINGS_MAX, [known for there in self._cells.values() for known in there.values()]
             return

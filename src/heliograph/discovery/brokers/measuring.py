@@ -1,7 +1,7 @@
 """Measuring: measures the distance to each landmark, and compares two such sets of distances.
 
 In:    addresses of landmarks, pongs, time.
-Out:   pings, a few of each landmark, a millisecond apart; when it is over, the distances.
+Out:   pings, a few to each landmark, a millisecond apart; at the end, the distances.
 State: which pings are under way, what came back.
 Not here: which brokers are landmarks (landmarks.py), choosing among targets (pinging.py).
 
@@ -23,17 +23,17 @@ from heliograph.machine import Address, Instant, Timers
 
 NS_PER_MS = 1_000_000
 PINGS = 8  # of each landmark
-ENOUGH = 4  # of them make a distance
-COMMON_MIN = 3  # landmarks: with fewer, places far from each other look the same
-SPACE_NS = NS_PER_MS  # between two pings, so that they do not wait for each other
-LATE_NS = 3 * NS_PER_MS  # beyond the slowest so far, for those that are missing
+ENOUGH = 4  # pongs that are enough for a distance
+COMMON_MIN = 3  # landmarks: with fewer, places far from each other look alike
+SPACE_NS = NS_PER_MS  # between two pings, so that they do not delay each other
+LATE_NS = 3 * NS_PER_MS  # extra wait beyond the slowest pong so far, for missing ones
 LIMIT_NS = 400 * NS_PER_MS
 
 
 def apart(one: Mapping[str, int], other: Mapping[str, int]) -> float | None:
     """How differently two parties see the landmarks, in microseconds; None if they share too few.
 
-    The difference to one landmark is never more than the round trip between the two; the mean of several grows with it.
+    The difference for one landmark never exceeds the round trip between the two; the mean over several grows with it.
     """
     squares = [(one[name] - other[name]) ** 2 for name in one if name in other]
     return sqrt(sum(squares) / len(squares)) if len(squares) >= COMMON_MIN else None
@@ -80,7 +80,7 @@ class Measuring:
             self._timers.set("measure", now + SPACE_NS, self._ping)
 
     def receive(self, nonce: bytes, now: Instant) -> bool:
-        """A pong; False if it is none of ours."""
+        """A pong. Returns False if it is not one of ours."""
         pinged = self._open.pop(nonce, None)
         if pinged is None or self.ended:
             return False
@@ -105,11 +105,11 @@ class Measuring:
 
     @property
     def distances(self) -> dict[str, int]:
-        """What was measured, by the landmark's address as it is written."""
+        """The measured distances, by the landmark's address as text."""
         return {written(address): _typical(took) for address, took in self._took.items() if len(took) >= ENOUGH}
 
 
 def _typical(took: list[int]) -> int:
-    """In microseconds, and not misled by the few that were held up."""
+    """The typical round trip in microseconds, without the slowest, which were delayed."""
     quick = sorted(took)[: (3 * len(took) + 3) // 4]
     return sum(quick) // len(quick) // 1_000

@@ -11,7 +11,7 @@ size its kind asks for:
 
     3s magic "HGD"   u8 version   u8 kind   u8 flags   u16 length of the body   u16 of the chain   16s cookie
 
-The cookie shows that the sender gets what is sent to its address. A datagram that asks for an answer is at least as
+The cookie shows that the sender receives what is sent to its address. A datagram that asks for an answer is at least as
 long as any answer that an unproven address gets, so that an attacker cannot use us to amplify its traffic. The
 specification, with bytes to compare, is docs/reference/discovery.md.
 """
@@ -39,11 +39,11 @@ HEAD = Struct("<3sBBBHH16s")
 MAGIC = b"HGD"
 VERSION = 1
 NO_COOKIE = bytes(COOKIE_BYTES)
-DATAGRAM_BYTES_MAX = 1_232  # what every IPv6 path carries in one piece: 1,280 less the heads of IPv6 and UDP
-LINK_BYTES_MAX = 16_384  # on topics and links, where a chain of certificates has room too
+DATAGRAM_BYTES_MAX = 1_232  # what every IPv6 path carries unfragmented: 1,280 less the IPv6 and UDP headers
+LINK_BYTES_MAX = 16_384  # on topics and links, where a chain of certificates fits too
 PING_BYTES = 320  # a PONG with the longest name is shorter
-CHALLENGE_BYTES = 128  # three times this has room for a signed request with its cookie, which answers a challenge
-RESPONSE_BYTES = 640  # three times this has room for six pings: a search may lose this many before the first pong
+CHALLENGE_BYTES = 128  # three times this fits a signed request with its cookie, which answers a challenge
+RESPONSE_BYTES = 640  # three times this fits six pings: a search may lose this many before the first pong
 LIFETIME_S_MAX = 600  # of a broker advertisement: a directory forgets a broker that is silent for longer
 
 DIRECTORY_NAME = b"bdn"  # of the SERVICE frames that carry messages on a directory's links
@@ -54,12 +54,12 @@ DIRECTORY_FRAMES: Mapping[int, int] = {
 REQUEST_TOPIC = b"Services/BrokerDiscoveryNodes/DiscoveryRequest"
 ADVERTISEMENT_TOPIC = b"Services/BrokerDiscoveryNodes/BrokerAdvertisement"
 ANNOUNCEMENT_TOPIC = b"Services/BrokerDiscoveryNodes/Announcement"
-RELAY_TOPIC = b"Services/BrokerDiscoveryNodes/Relay/"  # and the directory's name
+RELAY_TOPIC = b"Services/BrokerDiscoveryNodes/Relay/"  # followed by the directory's name
 
 ON_TOPIC = "topic"  # in a SPREAD: relayed answers go to RELAY_TOPIC
 
 LANDMARKS_MAX = 8  # distances in one message
-ISLANDS_MAX = 2  # former islands that a broker tells
+ISLANDS_MAX = 2  # former islands that a broker reports
 LISTED_MAX = 64  # brokers that an acknowledgement lists: more than answers are wanted
 MARK_BYTES = 4
 
@@ -85,14 +85,14 @@ class MessageKind(IntEnum):
 
     ADVERTISEMENT = 1  # broker -> directory
     REQUEST = 2  # requester -> directory or broker
-    CHALLENGE = 3  # "show me this cookie"
+    CHALLENGE = 3  # "present this cookie"
     ACKNOWLEDGEMENT = 4  # directory -> requester
     RESPONSE = 5  # broker -> requester
     PING = 6
     PONG = 7
     ANNOUNCEMENT = 8  # private directory -> brokers
     SPREAD = 9  # directory or broker -> brokers: a request whose address is proven
-    RELAY = 10  # broker -> directory -> requester: a response that may not come through directly
+    RELAY = 10  # broker -> directory -> requester: a response that may not arrive directly
     CERTIFICATE_REQUEST = 11  # "whose certificate has this hash?"
     CERTIFICATE = 12
     LANDMARKS = 13  # directory -> broker: "how far are you from these?"
@@ -102,24 +102,24 @@ class MessageFlag(IntFlag):
     """Flags of a message."""
 
     SIGNED = SIGNED  # the body is in a signed envelope (trust/envelope.py)
-    SEALED = SEALED  # and that, or the body, under a seal for its receiver (trust/sealing.py)
+    SEALED = SEALED  # and that, or the body, is sealed for its receiver (trust/sealing.py)
 
 
 FLAGS_KNOWN = int(MessageFlag.SIGNED | MessageFlag.SEALED)
 SHORTEST = {
-    MessageKind.REQUEST: CHALLENGE_BYTES,  # to the multicast group more: see GROUP_BYTES
+    MessageKind.REQUEST: CHALLENGE_BYTES,  # larger to the multicast group: see GROUP_BYTES
     MessageKind.CHALLENGE: CHALLENGE_BYTES,
     MessageKind.RESPONSE: RESPONSE_BYTES,
     MessageKind.CERTIFICATE_REQUEST: DATAGRAM_BYTES_MAX,
     MessageKind.PING: PING_BYTES,
     MessageKind.ADVERTISEMENT: PING_BYTES,  # it is answered by a ping
 }
-"""The least size of datagrams that ask for something."""
+"""The minimum size of datagrams that ask for something."""
 GROUP_BYTES = DATAGRAM_BYTES_MAX  # of a REQUEST to the multicast group, which each broker answers with a challenge
 
 
 class MessageBody(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Base of all bodies. Unknown fields are ignored, so that a newer sender can say more than we understand."""
+    """Base of all bodies. Unknown fields are ignored, so that newer senders can add fields."""
 
 
 class Usage(MessageBody, frozen=True):
@@ -133,48 +133,48 @@ class Usage(MessageBody, frozen=True):
 
 
 class BrokerAdvertisement(MessageBody, frozen=True):
-    """What a broker says of itself. The newest of a broker counts: by incarnation, then by number."""
+    """How a broker describes itself. The newest counts: by incarnation, then by number."""
 
     broker: Name
     incarnation: Count
     number: Count
     lifetime_s: Annotated[int, msgspec.Meta(ge=1, le=86_400)]
-    host: Host = ""  # "": as you see me
+    host: Host = ""  # "": the address that you see
     ports: Ports = {}  # by transport: tcp, tls, udp (discovery)
     address: Word = ""  # in the hierarchy: cluster/slot
-    island: Island = ""  # a name that all brokers share that are linked to each other, however far
-    brokers: Count = 1  # how many there are on it, as far as this one knows
+    island: Island = ""  # a name shared by all brokers that are linked to each other, directly or not
+    brokers: Count = 1  # how many there are on the island, as far as this one knows
     geography: Word = ""
     institution: Word = ""
-    withdrawn: bool = False  # it is going: forget it
+    withdrawn: bool = False  # it is stopping: forget it
     distances: Distances = {}  # to landmarks, by their address: round trips in microseconds
     network: Network = ""
 
 
 class DiscoveryRequest(MessageBody, frozen=True):
-    """Where should I connect?"""
+    """Asks for a broker to connect to."""
 
     id: Id
     attempt: Attempt  # a repeat with a higher number is answered again; with the same one it is not
     requester: Name = ""
     role: Word = "client"  # or "broker": it looks for a broker to join
     host: Host = ""
-    port: Port = 0  # for datagrams; what is observed counts where it is known
+    port: Port = 0  # for datagrams; the observed port counts if known
     transports: Annotated[list[Word], msgspec.Meta(max_length=4)] = []
     budget: Annotated[int, msgspec.Meta(ge=1, le=1_000)] = 50  # answers wanted, from all brokers together
-    relay: bool = False  # no answer came directly: let the directory pass them on
+    relay: bool = False  # no answer came directly: the directory should relay them
     sealed: bool = False  # seal the answers for the signer of this request
-    measures: bool = False  # it can tell its distances once it knows the landmarks
+    measures: bool = False  # it can measure its distances once it knows the landmarks
     distances: Distances = {}  # … and these are they
-    issued_ms: Stamp = 0  # wall time; with the id it makes a copied signed request useless
+    issued_ms: Stamp = 0  # wall time; with the id it makes replaying a signed request useless
     network: Network = ""  # the network of the wanted brokers; empty: any
 
 
 class Challenge(MessageBody, frozen=True):
-    """Repeat the request with the cookie in this head."""
+    """Asks to repeat the request with the cookie in this head."""
 
     id: Id
-    shown: Annotated[bytes, msgspec.Meta(max_length=COOKIE_BYTES)] = b""  # the cookie of the request as it came
+    shown: Annotated[bytes, msgspec.Meta(max_length=COOKIE_BYTES)] = b""  # the cookie of the request as received
 
 
 class Acknowledgement(MessageBody, frozen=True):
@@ -183,52 +183,52 @@ class Acknowledgement(MessageBody, frozen=True):
     id: Id
     attempt: Attempt
     directory: Name = ""
-    brokers: Count = 0  # how many it knows of, beyond those it asked too
-    asked: Count = 0  # to how many it handed the request
+    brokers: Count = 0  # how many it knows, including those that it did not ask
+    asked: Count = 0  # the number of brokers to which it sent the request
     reason: Count = 0  # why it did not
     text: Annotated[str, msgspec.Meta(max_length=200)] = ""
-    landmarks: Addresses = []  # tell me how far you are from these, and near brokers will answer
+    landmarks: Addresses = []  # measure your distance to these, and near brokers will answer
     listed: Annotated[bytes, msgspec.Meta(max_length=MARK_BYTES * LISTED_MAX)] = b""  # ``marks_of`` a few
 
 
 class DiscoveryResponse(MessageBody, frozen=True):
-    """A broker that would have you."""
+    """A broker that would accept the requester."""
 
     id: Id
     attempt: Attempt
     broker: Name
     incarnation: Count = 0
-    host: Host = ""  # "": as you see me
+    host: Host = ""  # "": the address that you see
     ports: Ports = {}
     address: Word = ""
     geography: Word = ""
     institution: Word = ""
-    timestamp_ns: Stamp = 0  # network time when it left
-    error_ns: Stamp = -1  # how wrong that may be; below 0: this broker's time is not synchronised
+    timestamp_ns: Stamp = 0  # network time when it was sent
+    error_ns: Stamp = -1  # its error bound; below 0: this broker's time is not synchronised
     usage: Usage = Usage()
     island: Island = ""
     brokers: Count = 1  # on its island, as far as it knows
     distances: Distances = {}  # to landmarks, as in its advertisement
     network: Network = ""
     settling: bool = False  # it has just started, or is linking: its island may change
-    before: Annotated[list[Island], msgspec.Meta(max_length=ISLANDS_MAX)] = []  # islands it was on lately
+    before: Annotated[list[Island], msgspec.Meta(max_length=ISLANDS_MAX)] = []  # islands it was on recently
 
 
 class Ping(MessageBody, frozen=True):
-    """How far are you? The cookie of its head comes back too, so that only the pinged can answer."""
+    """Measures a round trip. The cookie of its head comes back too, so that only the pinged broker can answer."""
 
     sent_ns: Stamp
 
 
 class Pong(MessageBody, frozen=True):
-    """The ping's own timestamp, so that no clocks need to agree."""
+    """Returns the ping's own timestamp, so that no clocks need to agree."""
 
     sent_ns: Stamp
     broker: Name = ""
 
 
 class Announcement(MessageBody, frozen=True):
-    """A directory that wants brokers to advertise with it."""
+    """A directory asks brokers to advertise with it."""
 
     directory: Name
     host: Host = ""
@@ -244,12 +244,12 @@ class Spread(MessageBody, frozen=True):
     host: Host
     port: Port
     by: Name = ""  # the directory or broker that proved the address
-    relay: Host = ""  # where answers are passed on from: "host:port", or "topic" for RELAY_TOPIC
+    relay: Host = ""  # where answers are relayed: "host:port", or "topic" for RELAY_TOPIC
     last: bool = False  # this broker was chosen: it answers, and passes nothing on
 
 
 class Relay(MessageBody, frozen=True):
-    """A response for a requester that its broker may not reach."""
+    """A response for a requester that the broker may not be able to reach."""
 
     id: Id
     response: Whole
@@ -257,19 +257,19 @@ class Relay(MessageBody, frozen=True):
 
 
 class CertificateRequest(MessageBody, frozen=True):
-    """Show me the chain of certificates with this hash."""
+    """Asks for the chain of certificates with this hash."""
 
     hash: Annotated[bytes, msgspec.Meta(max_length=64)]
 
 
 class Certificate(MessageBody, frozen=True):
-    """The chain that hashes to what was asked for."""
+    """The chain with the requested hash."""
 
     chain: Whole
 
 
 class Landmarks(MessageBody, frozen=True):
-    """Measure how far you are from these brokers, and say so in your next advertisement."""
+    """Asks a broker to measure its distances to these brokers, and to report them in its next advertisement."""
 
     landmarks: Addresses
 
@@ -299,7 +299,7 @@ _B = TypeVar("_B", bound=MessageBody)
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message with its head taken off. ``body`` is MessagePack, or an envelope or a seal around it."""
+    """A message without its head. ``body`` is MessagePack, or an envelope or a seal around it."""
 
     kind: MessageKind
     flags: int
@@ -323,7 +323,7 @@ def decode(kind: type[_B], data: bytes) -> _B:
 
 
 def pack(message: Message, *, pad: bool = True) -> bytes:
-    """A message as bytes; ``pad`` where it leaves as a datagram. A chain that does not fit is left out."""
+    """A message as bytes; ``pad`` if it is sent as a datagram. A chain that does not fit is left out."""
     body, chain = message.body, message.chain
     if pad and HEAD.size + len(body) + len(chain) > DATAGRAM_BYTES_MAX:
         chain = b""
@@ -338,7 +338,7 @@ def write(body: MessageBody, cookie: bytes = NO_COOKIE, *, pad: bool = True) -> 
 
 
 def unpack(data: bytes, *, padded: bool = True) -> Message:
-    """The head taken off; ProtocolError for what is no message, or, as a datagram, too short for what it asks."""
+    """Remove the head. ProtocolError if this is not a message or, as a datagram, too short for its kind."""
     if len(data) < HEAD.size:
         raise ProtocolError(Reason.FRAME_TOO_SHORT, "less than a head")
     if len(data) > (DATAGRAM_BYTES_MAX if padded else LINK_BYTES_MAX):
@@ -362,8 +362,8 @@ def unpack(data: bytes, *, padded: bool = True) -> Message:
 
 
 def mark_of(broker: str, before: int = 0) -> bytes:
-    """A broker's name in short: enough to tell the brokers of one search apart. ``before``: how many brokers of that
-    name, of other networks, were marked already."""
+    """A short hash of a broker's name, to distinguish the brokers of one search. ``before``: how many brokers of that
+    name, in other networks, have a mark already."""
     return sha256((f"{broker} {before}" if before else broker).encode()).digest()[:MARK_BYTES]
 
 

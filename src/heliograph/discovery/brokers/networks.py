@@ -5,11 +5,12 @@ Out:   candidates by network; texts that list the networks and say how to choose
 State: none: functions only.
 Not here: names of networks (model/identity.py), choosing among brokers of one network (selection.py).
 
-A named network is identified by its name. Brokers without a network name are of one network if they are linked,
-directly or through others: then they tell the same island; or if they were linked lately, and a failure parted them:
-then they tell the same former island. Two brokers of one name are never linked, so these are of two networks, whatever
-they tell. All brokers that are listed by a directory that the user named are one network, linked or not. While brokers
-start and link, one network looks like several islands: they say so in their answers, and the search is worth repeating.
+A named network is identified by its name. Brokers without a network name belong to one network if they are linked,
+directly or through others: then they report the same island. They also do if they were linked recently and a failure
+parted them: then they report the same former island. Two brokers with the same name are never linked, so these belong
+to two networks, whatever they report. All brokers listed by a directory that the user named are one network, linked or
+not. While brokers start and link, one network looks like several islands: they say so in their answers, and the search
+should be repeated.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ NAMED_MAX = 8  # networks in a text …
 BROKERS_MAX = 3  # … and brokers of each
 
 Key = tuple[str, str]
-"""A network's name, and, where it has none, what tells it from others."""
+"""A network's name or, if it has none, what distinguishes it from others."""
 
 
 def by_network(candidates: Iterable[Candidate], *, listed: bool) -> dict[Key, list[Candidate]]:
@@ -49,7 +50,7 @@ def by_network(candidates: Iterable[Candidate], *, listed: bool) -> dict[Key, li
 
 
 def _kin(unnamed: Sequence[Candidate]) -> dict[str, str]:
-    """For each island, the least of those that are, or were lately, one with it."""
+    """For each island, the smallest of those that are, or recently were, one with it."""
     least: dict[str, str] = {}
     for one in unnamed:
         told = (one.response.island, *one.response.before)
@@ -63,7 +64,7 @@ def _kin(unnamed: Sequence[Candidate]) -> dict[str, str]:
 
 
 def is_settling(networks: dict[Key, list[Candidate]]) -> bool:
-    """True if those without a name may turn out to be one: one of their brokers is still starting or linking."""
+    """True if the unnamed networks may turn out to be one: one of their brokers is still starting or linking."""
     unnamed = [members for (name, _), members in networks.items() if not name]
     return len(unnamed) > 1 and any(one.response.settling for members in unnamed for one in members)
 
@@ -91,7 +92,7 @@ def refusal(candidates: Iterable[Candidate], config: DiscoveryConfig, *, listed:
 
 
 def several(networks: dict[Key, list[Candidate]], transports: tuple[str, ...]) -> str:
-    """What there is, and how to choose."""
+    """Which networks there are, and how to choose one."""
     how = "choose one by its name (network=, --network or $HELIOGRAPH_NETWORK) or by a broker's address (--url)"
     if sum(not name for name, _ in networks) > 1:
         how += "; those without a name get one by `heliograph broker run --network NAME`, or network.name"

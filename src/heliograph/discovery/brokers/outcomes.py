@@ -3,7 +3,7 @@
 In:    requests that were answered or refused.
 Out:   one publication for each on ``System/Brokers/NAME/discovery``, a few at a time.
 State: outcomes that are not published yet; nothing where the node has no monitor.
-Not here: answering (response_sender.py), everything else that a broker tells (services/monitor.py).
+Not here: answering (response_sender.py), everything else that a broker reports (services/monitor.py).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Outcomes:
         self._missed = 0
 
     def add(self, request: bytes, source: str, outcome: str, time_ns: int) -> None:
-        """A request from this host was "answered", or why it was not."""
+        """A request from this host was "answered", or the reason why not."""
         if not self._is_wanted:
             return
         if len(self._rows) >= OUTCOMES_MAX:
@@ -43,7 +43,7 @@ class Outcomes:
         self._rows.append(row)
 
     def publish(self) -> None:
-        """Tell what is new."""
+        """Publish new outcomes."""
         session = self._session()
         if session is None or not self._rows:
             return

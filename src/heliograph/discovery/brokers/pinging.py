@@ -1,14 +1,14 @@
 """Pinging: measures the round trip to each candidate of a target set.
 
 In:    candidates, pongs, time.
-Out:   pings, several of each in parallel, one after another; when it is over.
+Out:   pings, to several candidates in parallel, one after another to each; when it is over.
 State: which pings are under way to which candidates.
 Not here: which candidates to ping and which one to take (selection.py).
 Paper: [brokers] §6: a ping carries the requester's own timestamp, so no clocks have to agree.
 
-A broker gets its next ping as soon as it has answered the last one; if many are wanted, a few are under way at once. It
-is over when the best has answered often enough and each other has too, or has proven farther by its answers or by its
-delay.
+A broker gets its next ping as soon as it has answered the last one; if many are wanted, a few are outstanding at once.
+The round is over when the best candidate has answered often enough, and each other has too or has proven to be farther
+away, by its answers or by its delay.
 
 A broker may name another host than the one its answer came from (``advertise_host``). Clients dial that host, so it is
 pinged; but only after a pong from the address that the answer came from, because otherwise a broker could make us ping
@@ -29,10 +29,10 @@ from heliograph.discovery.cookies import COOKIE_BYTES
 from heliograph.machine import Address, Instant, Timers
 
 NS_PER_MS = 1_000_000
-TRIES_MORE = 4  # pings beyond those wanted that may get lost
+TRIES_MORE = 4  # pings beyond the wanted ones that may get lost
 AGAIN_NS_MIN = 25 * NS_PER_MS  # a ping counts as lost after this, or twice the estimate of its round trip
-ROUNDS = 4  # if many pings are wanted, as many at once that they take no longer than this
-NAMED_MAX = 3  # pings without any answer from the host that a broker names; datagrams may not be let in there
+ROUNDS = 4  # if many pings are wanted, enough of them in parallel to finish in this many rounds
+NAMED_MAX = 3  # unanswered pings to the host that a broker names, where datagrams may be blocked
 AHEAD = 1.5  # a broker is farther if its mean is this many of the best one's round trips, or if it is silent as long …
 AHEAD_NS = 3 * NS_PER_MS  # … and this much longer than the best would have been
 
@@ -50,7 +50,7 @@ class Pinging:
         over: Callable[[Instant], None],
         prove: Callable[[Address], None],
     ) -> None:
-        """``prove`` is told of a host that a broker named which has answered a ping."""
+        """``prove`` is called with a host that a broker named and that has answered a ping."""
         self._config = config
         self._pings = config.pings
         self._secret = secret
@@ -61,10 +61,10 @@ class Pinging:
         self._count = 0
         self._open: dict[bytes, tuple[Candidate, Address, Instant]] = {}  # nonce -> candidate, address and instant
         self._unheard: dict[Candidate, int] = {}  # pings to the host that it names, while none came back
-        self._named: set[Candidate] = set()  # those that answered at the host that they name
+        self._named: set[Candidate] = set()  # those that answered at their named host
         self._waiting: dict[Candidate, Instant] = {}  # candidates that owe us an answer, and since when
         self._targets = targets
-        self._best: int | None = None  # the least mean of those that have answered all pings
+        self._best: int | None = None  # the lowest mean of those that have answered all pings
         self.ended = False
 
     def start(self, now: Instant) -> None:
@@ -80,15 +80,15 @@ class Pinging:
             self._ping(candidate, now)
 
     def receive(self, nonce: bytes, now: Instant) -> bool:
-        """A pong; False if it is none of ours."""
+        """A pong. Returns False if it is not one of ours."""
         pinged = self._open.pop(nonce, None)
         if pinged is None:
             return False
         candidate, address, sent = pinged
         if address != candidate.datagrams and address != candidate.named:
-            return True  # from where it is not measured any more
+            return True  # from an address that is not measured any more
         if address == candidate.named and not candidate.at_named:
-            candidate.name_answers()  # late, but it does
+            candidate.name_answers()  # late, but it does answer
         if self._is_first_there(candidate, address, now - sent):
             self._ping_some(candidate, now)
             self._look(now)
@@ -96,14 +96,14 @@ class Pinging:
         candidate.ponged(now - sent)
         if len(candidate.round_trips_ns) >= self._pings or self._is_farther(candidate):
             self._rest(candidate)
-        elif candidate.pings < self._pings or self._waiting.get(candidate) == sent:  # else others are under way
+        elif candidate.pings < self._pings or self._waiting.get(candidate) == sent:  # otherwise others are outstanding
             self._ping(candidate, now)
         self._look(now)
         return True
 
     def _is_first_there(self, candidate: Candidate, address: Address, took_ns: int) -> bool:
-        """True if this pong only shows that the address is right, and measuring begins with the next ping."""
-        if candidate.at_named:  # the first ping to a name waited until the name was looked up
+        """True if this pong only confirms the address, and measuring begins with the next ping."""
+        if candidate.at_named:  # the first ping to a name included the name lookup
             first = candidate not in self._named and not is_number(address[0])
             self._named.add(candidate)
             return first
@@ -125,7 +125,7 @@ class Pinging:
         self._waiting[candidate] = now
         self._send(address, messages.write(Ping(now), nonce))
         again = now + max(AGAIN_NS_MIN, 4 * min(candidate.delay.ns, candidate.elapsed_ns))
-        if candidate.at_named:  # how far that host is, the answer does not tell
+        if candidate.at_named:  # the answer does not show how far away that host is
             again += (again - now) * self._unheard.get(candidate, 0)
         self._timers.set(("ping", candidate.name), again, lambda now: self._lost(candidate, now))
 
@@ -138,17 +138,17 @@ class Pinging:
         self._look(now)
 
     def _rest(self, candidate: Candidate) -> None:
-        """Ask no more of it."""
+        """Stop pinging this candidate."""
         self._waiting.pop(candidate, None)
         self._timers.cancel(("ping", candidate.name))
 
     def _is_farther(self, candidate: Candidate) -> bool:
-        """True if its pings so far have shown that it is not the one."""
+        """True if its pings so far show that it is not the nearest."""
         shown = candidate.round_trip_ns
         return shown is not None and self._best is not None and shown > AHEAD * self._best
 
     def _look(self, now: Instant) -> None:
-        """Is it over? If only some candidates are waited for, when will it be?"""
+        """End the round if it is over; if only some candidates are still waited for, set when it ends."""
         if self.ended:
             return
         best = self._best = min((trip for trip in map(self._complete, self._targets) if trip is not None), default=None)

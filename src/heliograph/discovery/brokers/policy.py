@@ -1,7 +1,7 @@
 """The answer policy: decides whether this broker answers a requester.
 
 In:    a request, the address it came from, its proven sender if there is one.
-Out:   nothing if it is answered; ProtocolError with the reason if not.
+Out:   nothing if the request may be answered; otherwise ProtocolError with the reason.
 State: none beyond the settings.
 Not here: proving an address (cookies.py) or a sender (signing.py).
 Paper: [brokers] §5 and §7: by credential, by network realm, or not at all.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # cryptography is slow to load, and only nodes with certifica
 
 
 class AnswerPolicy:
-    """One broker's will."""
+    """The policy of one broker."""
 
     def __init__(self, config: ResponderConfig) -> None:
         self._policy = config.policy
@@ -45,10 +45,10 @@ class AnswerPolicy:
 
 
 def is_among(id: bytes, attempt: int, broker: str, brokers: int, budget: int) -> bool:
-    """Of this many brokers, is this one among those that spend the budget of a request?
+    """True if this broker, of this many, is among those that use the budget of a request.
 
-    No broker knows which others answer. Each draws from the request's id and its own name, so that as many as the
-    budget has places answer on average, others at each attempt; if there are places for all, all answer.
+    No broker knows which others answer. Each draws from the request's id and its own name, so that on average as many
+    answer as the budget allows, different ones at each attempt; if there is budget for all, all answer.
     """
     if brokers <= budget:
         return True

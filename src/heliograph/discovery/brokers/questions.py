@@ -1,9 +1,9 @@
-"""Questions: what the administrator of a directory's machine asks it over a link.
+"""Questions: what the administrator of a directory's machine asks the directory over a link.
 
-In:    SERVICE frames named "admin": a JSON object with the report, the local token and, of a list, the first row.
+In:    SERVICE frames named "admin": a JSON object with the report, the local token and, for a list, the first row.
 Out:   SERVICE frames with the answer, or with the reason for a refusal.
 State: the digest of the token.
-Not here: the reports (directory.py), where the token lies (live/runtime.py), asking (cli/bdn.py).
+Not here: the reports (directory.py), where the token is stored (live/runtime.py), asking (cli/bdn.py).
 
 The questions have the form of a broker's admin service. But a directory has no sessions, so each question carries the
 token.
@@ -38,7 +38,7 @@ _decode = msgspec.json.Decoder(Question).decode
 
 
 class Questions:
-    """Answers askers that show the token of this run."""
+    """Answers questions that carry the token of this run."""
 
     def __init__(self, digest: bytes, report: Callable[[str], Any]) -> None:
         self._digest = digest

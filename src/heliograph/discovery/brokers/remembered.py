@@ -1,7 +1,7 @@
 """Remembered brokers: the last target set, kept so that it can be asked when no directory answers.
 
 In:    the target set of a search and the wall time; or the bytes of a file.
-Out:   bytes to be written down; the brokers that are not too long ago.
+Out:   bytes to be written; the brokers that are recent enough.
 State: none.
 Not here: the file (live/ writes it, atomically), asking them (search.py).
 Paper: [brokers] §7.
@@ -22,7 +22,7 @@ class Remembered(msgspec.Struct, frozen=True):
     """A broker that was near."""
 
     broker: str
-    address: str  # host:port, where it hears requests
+    address: str  # host:port, where it receives requests
     at_s: int  # Unix time when it answered
 
 
@@ -36,7 +36,7 @@ def encode(brokers: Sequence[Remembered]) -> bytes:
 
 
 def decode(data: bytes, now_s: int, age_s_max: int) -> tuple[Remembered, ...]:
-    """Those that are not too old; none of them if the file is not what we wrote. A time to come is not believed."""
+    """The brokers that are not too old; none if the file is not valid. Times in the future are ignored."""
     try:
         brokers = _decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

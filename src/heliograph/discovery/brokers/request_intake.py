@@ -36,7 +36,7 @@ from heliograph.discovery.repeats import Repeats
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Address, LinkId
 
-NEAR_MAX = 20  # brokers that are asked because they are near: twice as many as are pinged
+NEAR_MAX = 20  # brokers asked because they are near: twice as many as are pinged
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class Requester:
     link: LinkId | None
     budget: int
     acknowledgement: Acknowledgement
-    cookie: bytes  # that it showed, and by which it recognises us
+    cookie: bytes  # that it presented, and by which it recognises us
 
 
 class RequestIntake:
@@ -74,12 +74,12 @@ class RequestIntake:
         return len(self._requests)
 
     def reload(self, config: DirectoryConfig) -> None:
-        """Put new settings in force."""
+        """Apply new settings."""
         self._config = config
         self._requests.limit(config.requests_remembered)
 
     def take_up(self, message: Message, reply: Address, link: LinkId | None, wall_ns: int | None) -> None:
-        """A request from a proven address: acknowledge it, and hand it to brokers once per attempt."""
+        """A request from a proven address: acknowledge it, and send it to brokers once per attempt."""
         message = self._signing.opened(message)
         claimed = self._signing.glance(message, DiscoveryRequest)
         if not self._requests.is_new(claimed.id, claimed.attempt):
@@ -129,7 +129,7 @@ class RequestIntake:
             return known.all_of(request.budget, request.network), [], False
         if request.network and known.count(request.network) < known.measured:
             choose = known.several if request.attempt > 1 else known.ends
-            return choose(request.budget, request.network), [], False  # landmarks are of all networks
+            return choose(request.budget, request.network), [], False  # landmarks are not specific to a network
         if request.measures and marks.ready and known.measured > request.budget:
             return marks.brokers, marks.addresses, True
         near = marks.near(request.distances, min(request.budget, NEAR_MAX)) if request.distances else []
@@ -140,7 +140,7 @@ class RequestIntake:
     def _hand_over(
         self, message: Message, request: DiscoveryRequest, reply: Address, chosen: list[KnownBroker], last: bool
     ) -> None:
-        """Hand a request to brokers: on the topic if we have links, by link or datagram to the chosen ones."""
+        """Send a request to brokers: on the topic if we have links, and by link or datagram to the chosen ones."""
         relay = (self._config.advertise or ON_TOPIC) if request.relay else ""
         message = replace(message, chain=self._signing.chain_for(message))
         spread = Spread(messages.bare(message), *reply, self._config.name, relay, last)
@@ -159,7 +159,7 @@ class RequestIntake:
                 self._output.send(known.address, messages.pack(Message(MessageKind.SPREAD, 0, known.cookie, body)))
 
     def relay(self, message: Message, host: str) -> None:
-        """An answer for a requester that brokers may not reach: pass it on, as long as its budget lasts."""
+        """An answer for a requester that brokers may not reach: pass it on while its budget lasts."""
         relay = messages.decode(Relay, message.body)
         requester = self._requests.get(relay.id)
         if requester is None or requester.budget <= 0:

@@ -1,12 +1,12 @@
-"""The request sender: writes the requests of one search, and sends each to a party in the way that it is reached.
+"""The request sender: writes the requests of one search, and sends each party its request by datagram or link.
 
-In:    parties to ask; what the landmarks told.
+In:    parties to ask; measured distances to landmarks.
 Out:   requests, signed and sealed where there are keys; requests for chains of certificates, and our own chain.
-State: the number of the present attempt, and whether it may have spread among brokers.
+State: the number of the current attempt, and whether it may have spread among brokers.
 Not here: which parties are asked when (search.py, asked.py), sockets and restraint (sending.py).
 
-A party repeats the work for a request only if its attempt is higher than before. So the attempt grows only when the
-last one may have spread: a repeat of the same attempt costs those that know it nothing.
+A party processes a request again only if its attempt is higher than before. So the attempt grows only when the last
+one may have spread: a repeat of the same attempt costs parties that have it nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # cryptography is slow to load, and only nodes with certifica
     from heliograph.trust.chains import Holder
 
 NS_PER_MS = 1_000_000
-ATTEMPTS_MAX = 64  # what a request can count
+ATTEMPTS_MAX = 64  # the highest attempt that a request can carry
 
 
 class RequestSender:
@@ -48,7 +48,7 @@ class RequestSender:
         sealed: bool,
         directory_chain: bytes,
     ) -> None:
-        """``sealed``: answers are for us only; ``directory_chain``: requests are for that directory only."""
+        """``sealed``: only we can read answers; ``directory_chain``: only that directory can read requests."""
         self._id = id
         self._config = config
         self._signing = signing
@@ -59,30 +59,30 @@ class RequestSender:
         self._sealed = sealed
         self._directory_chain = directory_chain
         self.attempt = 0
-        self._has_spread = False  # a party may have passed on the present attempt
+        self._has_spread = False  # a party may have passed on the current attempt
 
     def next_attempt(self) -> int:
-        """All requests from now on belong to a new attempt; its number."""
+        """Start a new attempt, and return its number."""
         self.attempt = min(ATTEMPTS_MAX, self.attempt + 1)
         return self.attempt
 
     def repeat(self) -> None:
-        """Parties are asked again: in a new attempt if the present one may have spread."""
-        if self._has_spread and self.attempt < ATTEMPTS_MAX:  # else a repeat of the same attempt is the same to all
+        """Parties are asked again: in a new attempt if the current one may have spread."""
+        if self._has_spread and self.attempt < ATTEMPTS_MAX:  # otherwise repeat the same attempt
             self.attempt += 1
             self._has_spread = False
 
     def count_as_spread(self) -> None:
-        """The present attempt has been answered, so a repeat is a new one."""
+        """The current attempt has been answered, so a repeat is a new one."""
         self._has_spread = True
 
     def send(self, party: AskedParty, distances: Mapping[str, int], measures: bool, now: Instant) -> None:
-        """Ask one party, or dial it first. ``measures``: we can measure landmarks; ``distances``: those measured."""
+        """Ask one party, or dial it first. ``measures``: we can measure landmarks; ``distances``: what we measured."""
         if party.how == LINK and party.link is None:
             self._links.dial(party)
             return
         if party.how == STATIC and not party.takes_links:
-            self._links.dial(party)  # it may take links and still not answer searches
+            self._links.dial(party)  # it may accept links and still not answer searches
         party.asked(now)
         try:
             request = self._request(party, distances, measures, now)
@@ -108,7 +108,7 @@ class RequestSender:
         self, party: AskedParty, distances: Mapping[str, int], measures: bool, now: Instant
     ) -> DiscoveryRequest:
         config, wall_ns = self._config, self._clock.at(now)
-        is_cut_off = self.attempt > 1 and not distances  # nothing came directly: perhaps nothing can
+        is_cut_off = self.attempt > 1 and not distances  # no answer came directly: perhaps none can
         return DiscoveryRequest(
             id=self._id,
             attempt=self.attempt,
@@ -128,7 +128,7 @@ class RequestSender:
     # -- chains of certificates -------------------------------------------------------------------------------------
 
     def ask_for_chain(self, hash: bytes, source: Address) -> None:
-        """By datagram; a directory that we have a link to is asked on that, where any chain fits."""
+        """By datagram; a directory that we have a link to is asked on that link, where any chain fits."""
         link = self._parties.link_to(source)
         if link is None:
             self._sending.send(source, messages.write(CertificateRequest(hash)))
@@ -136,7 +136,7 @@ class RequestSender:
             self._sending.write(link, messages.write(CertificateRequest(hash), pad=False))
 
     def give_chain(self, party: AskedParty, message: Message) -> bool:
-        """Send our chain to a party that got only its hash; True if the request should follow once more."""
+        """Send our chain to a party that got only its hash. Returns True if the request should be sent again."""
         chain = self._signing.chain(messages.decode(CertificateRequest, message.body).hash)
         data = messages.write(Certificate(chain or b""))
         if not chain or len(data) > messages.DATAGRAM_BYTES_MAX:

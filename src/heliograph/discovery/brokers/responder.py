@@ -1,15 +1,15 @@
 """The responder: a service at each broker that answers requests for a broker, and advertises its own broker.
 
-In:    datagrams (requests, pings, what a directory spreads); the topics of broker discovery; samples of usage (tell).
+In:    datagrams (requests, pings, SPREADs of a directory); the topics of broker discovery; samples of usage (tell).
 Out:   responses straight to the requester; requests on the topic; broker advertisements; pongs.
-State: the last request ids, how often each source asked; its parts have the rest.
-Not here: which requesters are answered (policy.py), writing answers (response_sender.py), what is said of the broker
+State: the last request ids, how often each source asked; its parts hold the rest.
+Not here: which requesters are answered (policy.py), writing answers (response_sender.py), the broker's status
        (status.py), advertisements (advertisement_sender.py), the directory (directory.py).
 Paper: [brokers] §4 and §5.
 
-A party that asks by datagram gets only a cookie until it has shown that cookie: then its address is proven, the request
-spreads on the topic, and every broker that hears it there answers straight to that address. The address of a request on
-the topic was proven by the party that published it, and only brokers and directories may publish there.
+A party that asks by datagram gets only a cookie until it has presented that cookie: then its address is proven, the
+request spreads on the topic, and every broker that receives it there answers straight to that address. The address of a
+request on the topic was proven by its publisher, and only brokers and directories may publish there.
 """
 
 from __future__ import annotations
@@ -75,11 +75,11 @@ if TYPE_CHECKING:  # cryptography is slow to load, and only nodes with certifica
     from heliograph.trust.keyring import Keyring
 
 NS_PER_MS = 1_000_000
-FIRST_SAMPLE_MS = 50  # until the broker has told where it listens
+FIRST_SAMPLE_MS = 50  # until the broker has reported its listeners
 
 
 class Responder:
-    """A machine at the end of a pipe, with a datagram socket, and one more for the multicast group."""
+    """A machine at the end of a pipe, with a datagram socket and a second one for the multicast group."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class Responder:
         self._surveyor = Surveyor(self._secret, self._timers, self._send, self._surveyed)
         self._uplinks = Uplinks(links, self._outbox, self._timers, self._heard_from_directory)
         self._session: BrokerSession | None = None
-        self._port = 0  # of our datagram socket; 0: it is not open
+        self._port = 0  # of our datagram socket; 0: not open
         topics = ([ADVERTISEMENT_TOPIC] if config.public else []) + [topic.encode() for topic in config.topics]
         self._advertisements = AdvertisementSender(
             *(self._advertiser, self._status, self._signing, self._directory_cookies, self._uplinks),
@@ -125,7 +125,7 @@ class Responder:
     # -- the pipe ---------------------------------------------------------------------------------------------------
 
     def attach(self, link: LinkId, peer: Peer, now: Instant) -> None:
-        """The broker is there: listen on the topics of discovery. Or a directory that we dialled."""
+        """The broker is attached: subscribe to the topics of discovery. Or a directory that we dialled."""
         if peer.transport != "pipe":
             self._uplinks.attach(link, peer)
             self._advertisements.advertise(now)
@@ -139,7 +139,7 @@ class Responder:
         self._uplinks.start(now)
 
     def detach(self, link: LinkId, reason: Reason, now: Instant) -> None:
-        """The broker is gone, or a directory."""
+        """The link to the broker, or to a directory, has closed."""
         if self._uplinks.has(link):
             self._uplinks.detach(link)
             return
@@ -149,7 +149,7 @@ class Responder:
         self._timers.cancel("advertise")
 
     def receive(self, link: LinkId, data: bytes, now: Instant) -> None:
-        """What the broker says, or a directory."""
+        """Bytes from the broker, or from a directory."""
         if self._uplinks.has(link):
             try:
                 self._uplinks.receive(link, data, now)
@@ -177,10 +177,10 @@ class Responder:
             self._advertisements.withdraw(now)
             return
         if (self._status.willing, self._status.island, self._status.ports) != before:
-            self._advertisements.advertise(now)  # at once: directories should know where it is
+            self._advertisements.advertise(now)  # at once, so that directories know where it is
 
     def _serve(self, frame: Frame, now: Instant) -> None:
-        """A request of a client to this service: a chain of certificates that does not fit a datagram."""
+        """A client's request to this service: for a chain of certificates that does not fit a datagram."""
         assert self._session is not None
         try:
             asked = messages.unpack(frame.payload, padded=False)
@@ -234,16 +234,16 @@ class Responder:
         try:
             self._take_up(message, Spread(b"", source[0], source[1], self._broker), True, now)
         except ProtocolError as error:
-            if error.reason is Reason.CERTIFICATE_UNKNOWN:  # its next attempt will be understood
+            if error.reason is Reason.CERTIFICATE_UNKNOWN:  # we can verify its next attempt
                 self._send(source, messages.write(CertificateRequest(self._signing.hash_of(message))))
             raise
 
     def _receive_spread(self, source: Address, message: Message, now: Instant) -> None:
-        """A directory hands us a request; only one that we know, and that gets what we send it, may."""
+        """A request from a directory; accepted only from one that we know and whose address is proven."""
         self._check_directory(source, message, now)
         spread = messages.decode(Spread, message.body)
         if spread.relay == ON_TOPIC:
-            spread = replace_body(spread, relay=written(source))  # it does not know its address, and we do
+            spread = replace_body(spread, relay=written(source))  # the directory does not know its address, but we do
         self._take_up(messages.unpack(spread.request, padded=False), spread, not spread.last, now)
 
     def _check_directory(self, source: Address, message: Message, now: Instant) -> None:
@@ -252,7 +252,7 @@ class Responder:
             raise ProtocolError(Reason.SENDER_UNPROVEN, "not a directory to which this broker advertises")
 
     def _heard_from_directory(self, link: LinkId, message: Message, now: Instant) -> None:
-        """On a link that we dialled, so it is a directory of ours."""
+        """A message on a link that we dialled, so it comes from a directory of ours."""
         if message.kind is MessageKind.PING:
             ping = messages.decode(Ping, message.body)
             self._uplinks.say(link, messages.write(Pong(ping.sent_ns, self._broker), message.cookie, pad=False))
@@ -331,7 +331,7 @@ class Responder:
             self._send(source, data)
 
     def _heard_announcement(self, publication: Publication, now: Instant) -> None:
-        """A private directory is there; we may make ourselves known to it."""
+        """A private directory announced itself; we may advertise to it."""
         try:
             message = messages.unpack(publication.payload, padded=False)
             announcement, _ = self._signing.read(message, Announcement, self._status.wall_ns(now))
@@ -357,12 +357,12 @@ class Responder:
                 self._port = port
                 self._sample(now)
             case SocketOpened() | SocketFailed():
-                pass  # the group's address is known; what cannot be opened was noted by the driver, and is done without
+                pass  # the group's address is known; the driver notes sockets that failed, and we do without
             case _:
                 raise UsageError(f"a responder does not know the command {command!r}")
 
     def clock(self, wall_ns: int, now: Instant) -> None:
-        """What the wall clock says."""
+        """A reading of the wall clock."""
         self._status.clock(wall_ns, now)
 
     def wake(self, now: Instant) -> None:
@@ -370,21 +370,21 @@ class Responder:
         self._timers.run(now)
 
     def press(self, link: LinkId, pressed: bool, now: Instant) -> None:
-        """A pipe is never pressed for long, and little is said on it."""
+        """Ignored: a pipe is never pressed for long, and carries little."""
 
     def done(self, ticket: Ticket, result: Any, now: Instant) -> None:
-        """It asks for nothing but links."""
+        """Ignored: it requests only links."""
 
     def failed(self, ticket: Ticket, reason: Reason, now: Instant) -> None:
         """A directory could not be dialled."""
         self._uplinks.failed(ticket)
 
     def take(self) -> Effects:
-        """What is wanted since the last take."""
+        """The effects since the last take."""
         return self._outbox.empty(self._timers.next())
 
     def report(self, question: str) -> Any:
-        """What was done, and what was dropped for which reason."""
+        """What it has done, and what it dropped for which reason."""
         if question != "overview":
             raise UsageError("a responder reports its overview only")
         return {

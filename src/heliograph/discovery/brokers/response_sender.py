@@ -1,9 +1,9 @@
-"""The response sender: answers requests for a broker, straight to the requester or by way of a directory too.
+"""The response sender: answers requests for a broker, straight to the requester and if needed through a directory.
 
 In:    requests that the responder decided to answer.
 Out:   responses, signed and sealed where there are keys.
 State: none.
-Not here: which requests are answered (responder.py, policy.py), what is said of the broker (status.py).
+Not here: which requests are answered (responder.py, policy.py), the broker's status (status.py).
 Paper: [brokers] §5.
 """
 
@@ -90,7 +90,7 @@ class ResponseSender:
         )
 
     def _relay(self, id: bytes, message: Message, spread: Spread) -> None:
-        """The requester receives nothing from brokers: the directory that it does hear passes the answer on."""
+        """The requester receives nothing from brokers: a directory that it does hear relays the answer."""
         self._counts["relayed"] += 1
         data = messages.write(Relay(id, messages.bare(message)))
         address, session = address_of(spread.relay), self._session()

@@ -42,13 +42,13 @@ class Finding:
 class SearchResult:
     """How a search ended."""
 
-    broker: str = ""  # the chosen one; "" where there is none, or only an address is known of it
-    network: str = ""  # to which it belongs; empty: one without a name
-    urls: tuple[str, ...] = ()  # where to connect, first choice first
-    proven: bool = False  # it answered a ping just now
+    broker: str = ""  # the chosen one; "" if there is none, or if only its address is known
+    network: str = ""  # the network it belongs to; empty: an unnamed one
+    urls: tuple[str, ...] = ()  # where to connect, in order of preference
+    proven: bool = False  # it has just answered a ping
     reason: Reason | None = None  # why there is none
     text: str = ""  # for people: how it was found, or what to do
-    settling: bool = False  # several networks, which may turn out to be one: look again
+    settling: bool = False  # several networks, which may turn out to be one: search again
     findings: tuple[Finding, ...] = ()  # best first
     tried: tuple[str, ...] = ()
     targets: tuple[Remembered, ...] = ()  # to remember for the next time
@@ -57,7 +57,7 @@ class SearchResult:
 
     @property
     def found(self) -> bool:
-        """True if there is somewhere to connect to."""
+        """True if there is an address to connect to."""
         return bool(self.urls)
 
     def as_dict(self) -> dict[str, Any]:
@@ -71,7 +71,7 @@ class SearchResult:
 
 
 def finding_of(candidate: Candidate, transports: tuple[str, ...]) -> Finding:
-    """What is told of a candidate."""
+    """A candidate as results show it."""
     usage = candidate.response.usage
     round_trip = candidate.round_trip_ns
     return Finding(

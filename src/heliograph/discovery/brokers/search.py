@@ -7,14 +7,14 @@ Not here: which parties are asked (asked.py), writing requests (request_sender.p
        (answers.py), when to choose and which broker (broker_choice.py), sockets and restraint (sending.py).
 Paper: [brokers] §3, §6, §7.
 
-A search asks directories and the multicast group at once, and shows each party the cookie that it wants to see. It
+A search asks directories and the multicast group at once, and presents to each party the cookie that it requires. It
 collects answers until all known brokers have answered, or enough good ones have and no more come; then it pings the
-best candidates and takes the nearest. Lost messages are repeated. If no party answers, remembered brokers are asked,
-then the static list. Nothing secret is ever sent: a request carries at most a signature, and with a keyring only signed
-answers of brokers count.
+best candidates and takes the nearest. Lost messages are repeated. If no party answers, it asks remembered brokers, then
+the static list. Nothing secret is ever sent: a request carries at most a signature. With a keyring only signed answers
+of brokers count.
 
-Each party that the settings name is sent a number with its first request. Its challenge brings the number back, so no
-third party knows the cookie in it, and a message that shows the cookie comes from that party.
+Each party that the settings name gets a nonce with its first request. Its challenge returns the nonce, so no third
+party knows the cookie in it, and a message with that cookie comes from that party.
 """
 
 from __future__ import annotations
@@ -70,14 +70,14 @@ if TYPE_CHECKING:  # cryptography is slow to load, and only nodes with certifica
 
 NS_PER_MS = 1_000_000
 BACK_OFF = 1.5
-NEIGHBOURS_AT_ONCE = 2  # brokers of the group that are shown their cookie at once; what these spread reaches most …
+NEIGHBOURS_AT_ONCE = 2  # brokers of the group that get their cookie at once; their spreading reaches most …
 NEIGHBOURS_NS = 4 * NS_PER_MS  # … and the rest is asked after this
-DEADLINE = 1.95  # time-outs until the end, so that the caller has its answer within two
-SLOW_NS_MAX = 1_000 * NS_PER_MS  # even the farthest directory is not farther
+DEADLINE = 1.95  # time-outs until the end, so that the caller has a result within two
+SLOW_NS_MAX = 1_000 * NS_PER_MS  # even the farthest directory answers within this
 FROM_ASKED = (
     MessageKind.ACKNOWLEDGEMENT,
     MessageKind.RELAY,
-)  # datagrams in which others are named: only from those that we asked
+)  # datagrams that name other parties: accepted only from those that we asked
 
 
 class BrokerSearch:
@@ -95,8 +95,8 @@ class BrokerSearch:
     ) -> None:
         """The seed must be new for every search: the request's id and the nonces of its pings come from it.
 
-        With ``sealed`` answers are for our eyes only, if we have a key; with the chain of a directory's certificates
-        requests are for that directory's eyes only until it passes them on.
+        With ``sealed`` and a key, only we can read answers; with the chain of a directory's certificates, only that
+        directory can read requests until it passes them on.
         """
         self._config = config
         self._directory_chain = directory_chain
@@ -133,7 +133,7 @@ class BrokerSearch:
 
     @staticmethod
     def sockets(config: DiscoveryConfig, host: str, interface: str) -> tuple[Socket, ...]:
-        """The one socket that a search needs; a second one before it where addresses of IPv6 are to be asked."""
+        """The one socket that a search needs; preceded by a second one if IPv6 addresses are to be asked."""
         own = Socket(name=SOCKET, host=host, ttl=config.multicast.ttl, interface=interface)
         if not any(is_six(address) for text in (*config.directories, *config.brokers) if (address := address_of(text))):
             return (own,)
@@ -142,7 +142,7 @@ class BrokerSearch:
     # -- asking -----------------------------------------------------------------------------------------------------
 
     def tell(self, command: Any, now: Instant) -> None:
-        """Its socket is open: the search begins. Without one only directories that take links can be asked."""
+        """Its socket is open: the search begins. Without one only directories that accept links can be asked."""
         match command:
             case SocketOpened(name, (_, port)):
                 self._sending.opened(name, port)
@@ -205,7 +205,7 @@ class BrokerSearch:
         self._requests.send(party, distances, measures, now)
 
     def _ask_one(self, party: AskedParty, now: Instant) -> int:
-        """Ask this party in a new attempt, whatever became of the last one; the number of the attempt."""
+        """Ask this party in a new attempt, whatever happened to the last one. Returns the attempt's number."""
         attempt = self._requests.next_attempt()
         self._ask(party, now)
         return attempt
@@ -219,12 +219,12 @@ class BrokerSearch:
         self._choice.consider(now)
 
     def _start_over(self, now: Instant) -> None:
-        """No candidate answers pings: ask again, and further parties too."""
+        """No candidate answers pings: ask again, and ask further parties too."""
         self._requests.count_as_spread()
         self._widen(now)
         self._again(now)
 
-    # -- hearing ----------------------------------------------------------------------------------------------------
+    # -- receiving --------------------------------------------------------------------------------------------------
 
     def receive_datagram(self, socket: SocketName, source: Address, data: bytes, now: Instant) -> None:
         """A datagram from any sender."""
@@ -286,10 +286,10 @@ class BrokerSearch:
         else:
             self._ask(ask, now)
         if ask.how == DIRECTORY:
-            self._choice.consider(now)  # now that it is known to be there, it is waited for
+            self._choice.consider(now)  # it is known to be up, so the search waits for it
 
     def _ask_waiting(self, now: Instant) -> None:
-        """Those of the group that are not linked to the first ones: these have not told them of us."""
+        """Ask brokers of the group that are not linked to the first ones, and so did not get our request from them."""
         if not self._choice.is_pinging and self.result is None:
             for ask in self._parties.waiting():
                 ask.stop_waiting()
@@ -310,7 +310,7 @@ class BrokerSearch:
             self._choice.consider(now)
 
     def _receive_relay(self, message: Message, ask: AskedParty | None, now: Instant) -> None:
-        """An answer that a directory passes on, with what it saw of the broker's address."""
+        """An answer relayed by a directory, with the broker's address as the directory saw it."""
         if ask is None or ask.acknowledged_at is None:
             raise ProtocolError(Reason.SENDER_UNPROVEN, "not a directory that was asked")
         relay = messages.decode(Relay, message.body)
@@ -340,7 +340,7 @@ class BrokerSearch:
     # -- links to directories ---------------------------------------------------------------------------------------
 
     def attach(self, link: LinkId, peer: Peer, now: Instant) -> None:
-        """A directory's link is there."""
+        """The link to a directory is up."""
         ask = self._links.attach(link, peer.ticket)
         if ask is None or self.result is not None or ask.how == STATIC:
             self._outbox.hang_up(link, Reason.GOODBYE)
@@ -353,7 +353,7 @@ class BrokerSearch:
         self._ask(ask, now)
 
     def receive(self, link: LinkId, data: bytes, now: Instant) -> None:
-        """What a directory says over its link; answers among it are relayed ones."""
+        """Messages of a directory on its link; answers among them are relayed ones."""
         ask, splitter = self._parties.on(link), self._links.splitter(link)
         if ask is None or splitter is None:
             return
@@ -381,13 +381,13 @@ class BrokerSearch:
     # -- the rest of the contract -----------------------------------------------------------------------------------
 
     def press(self, link: LinkId, pressed: bool, now: Instant) -> None:
-        """What it says is short."""
+        """Ignored: its messages are short."""
 
     def done(self, ticket: Ticket, result: Any, now: Instant) -> None:
-        """It asks for nothing but links."""
+        """Ignored: it requests only links."""
 
     def clock(self, wall_ns: int, now: Instant) -> None:
-        """What the wall clock says; it may be wrong, as long as it goes on evenly."""
+        """A reading of the wall clock; it may be wrong, as long as it runs evenly."""
         self._clock.read(wall_ns, now)
 
     def wake(self, now: Instant) -> None:
@@ -395,11 +395,11 @@ class BrokerSearch:
         self._timers.run(now)
 
     def take(self) -> Effects:
-        """What is wanted since the last take."""
+        """The effects since the last take."""
         return self._outbox.empty(self._timers.next())
 
     def report(self, question: str) -> Any:
-        """How far the search is."""
+        """The progress of the search."""
         if question != "overview":
             raise UsageError("a search reports its overview only")
         return {

@@ -1,9 +1,9 @@
 """The links of a search: to directories that are asked by TCP, and to listed brokers that may take links.
 
-In:    parties to dial; what becomes of the links.
+In:    parties to dial; links that come up, fail or end.
 Out:   dials and hang-ups; the messages that come on a link.
 State: a splitter per link; which party each dial is for.
-Not here: what is said on a link (request_sender.py, search.py).
+Not here: the messages on a link (request_sender.py, search.py).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class SearchLinks:
             self._dials[self._outbox.dial(Dial(*party.address))] = party
 
     def attach(self, link: LinkId, ticket: Ticket | None) -> AskedParty | None:
-        """A link is there: the party that was dialled, if it was one."""
+        """A link is up: returns the party that was dialled, if there was one."""
         self._splitters[link] = Splitter(DIRECTORY_FRAMES)
         return self._dials.pop(ticket or 0, None)
 
@@ -38,7 +38,7 @@ class SearchLinks:
         return self._splitters.get(link)
 
     def detach(self, link: LinkId) -> None:
-        """A link is gone."""
+        """A link has closed."""
         self._splitters.pop(link, None)
 
     def failed(self, ticket: Ticket) -> None:

@@ -4,13 +4,13 @@ In:    candidates; weights and limits of the config.
 Out:   the same candidates with delay, usage and score; a target set; a ranking.
 State: none: functions only.
 Not here: when to choose, and the choice without pongs (broker_choice.py), pinging (pinging.py), ties and weights
-       (config.py), the reasons in words (verdicts.py).
+              (config.py), the reasons as text (verdicts.py).
 Paper: [brokers] §6 and §9. Its weight adds megabytes to ratios; here every quantity is a number from 0 to 1.
 
-The delay of an answer is its arrival less its timestamp, less the difference of our clock and the network's. That
-difference is the same for all answers, so it does not matter for the ranking; and since no answer was under way for
-longer than we have waited, each answer bounds it. Most answers agree on an interval; one that does not has a wrong
-clock and is judged by its time of arrival, as is one that says it is not synchronised. The ping decides later.
+The delay of an answer is its arrival less its timestamp, less the difference between our clock and the network's. That
+difference is the same for all answers, so it does not affect the ranking; and since no answer was under way for longer
+than we have waited, each answer bounds it. Most answers agree on an interval; an answer outside it has a wrong clock
+and is judged by its time of arrival, as is one that declares itself unsynchronised. The ping decides later.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from heliograph.discovery.brokers.candidate import Candidate, Delay
 from heliograph.discovery.brokers.config import DiscoveryConfig, WeightsConfig
 from heliograph.discovery.brokers.messages import Usage
 
-# Where a quantity without an upper end counts half.
+# Where an unbounded quantity counts half.
 LINKS_HALF = 16
 CONNECTIONS_HALF = 1_000
 MEMORY_HALF = 4 << 30
-DELAY_NS_MIN = 1_000_000  # delays below a millisecond are equally good in a score
+DELAY_NS_MIN = 1_000_000  # in a score, delays below a millisecond are equally good
 
 
 def estimate(candidates: Sequence[Candidate]) -> None:
-    """Set the delay of each from its timestamp, with its bound."""
+    """Set the delay of each candidate from its timestamp, with its error bound."""
     spans = [_offset_span(candidate) for candidate in candidates]
     agreed = _most_common([span for span in spans if span is not None])
     for candidate, span in zip(candidates, spans, strict=True):
@@ -45,7 +45,7 @@ def estimate(candidates: Sequence[Candidate]) -> None:
 
 
 def _offset_span(candidate: Candidate) -> tuple[int, int] | None:
-    """Between what numbers our clock's lead over the network's must be, if this timestamp is true."""
+    """The bounds of our clock's lead over the network's, if this timestamp is right."""
     if candidate.raw_ns is None or candidate.response.error_ns < 0:
         return None
     error = candidate.response.error_ns
@@ -64,7 +64,7 @@ def _most_common(spans: list[tuple[int, int]]) -> tuple[int, int] | None:
 
 
 def usage_of(usage: Usage, weights: WeightsConfig) -> float:
-    """How idle a broker is: 0 to 1. What it does not tell counts as a half."""
+    """How idle a broker is: 0 to 1. What it does not report counts as a half."""
     total = usage.memory_total
     parts = (
         (weights.free_memory, max(0, total - usage.memory_used) / total if total else 0.5),
@@ -78,7 +78,7 @@ def usage_of(usage: Usage, weights: WeightsConfig) -> float:
 
 
 def overload_of(usage: Usage, config: DiscoveryConfig) -> str:
-    """What makes a broker too busy to be chosen while there is another; empty if it is not."""
+    """Why a broker is too busy to be chosen while there is another; empty if it is not."""
     if usage.cpu_permille > config.cpu_permille_max:
         return f"CPU at {usage.cpu_permille / 10:.0f} %"
     free = usage.memory_total - usage.memory_used
@@ -102,7 +102,7 @@ def judge(candidates: Sequence[Candidate], config: DiscoveryConfig) -> None:
 
 
 def nearest(candidates: Sequence[Candidate], places: int) -> list[Candidate]:
-    """The candidates to ping if landmarks tell which are near: timestamps are not exact enough for that."""
+    """The candidates to ping if landmarks show which are near, for which timestamps are not exact enough."""
     near = [candidate for candidate in candidates if candidate.apart_ns is not None and not candidate.target]
     near.sort(key=lambda candidate: (bool(candidate.loaded), candidate.apart_ns, candidate.name))
     return near[: max(1, places)]
@@ -139,7 +139,7 @@ def rank(pinged: Sequence[Candidate], config: DiscoveryConfig) -> list[Candidate
 
 
 def as_near(measured: Sequence[Candidate], config: DiscoveryConfig) -> list[Candidate]:
-    """Those that count as near as the nearest: among them load decides. Over the load limit only where all are."""
+    """Those that count as near as the nearest: load decides among them. Overloaded ones only if all are."""
     hot = all(candidate.loaded for candidate in measured)
     trips = [(candidate, candidate.round_trip_ns or 0) for candidate in measured if hot or not candidate.loaded]
     least_ns = min(trip for _, trip in trips)

@@ -1,4 +1,4 @@
-"""Sending: sends the messages of a search by the right socket or link, and limits what unproven addresses get.
+"""Sending: sends the messages of a search on the right socket or link, and limits what unproven addresses get.
 
 In:    messages and where they go; which sockets are open.
 Out:   datagrams and writes, in the search's outbox.
@@ -37,7 +37,7 @@ class Sending:
         return self._ports.get(socket_for(address), 0)
 
     def send(self, address: Address, data: bytes) -> None:
-        """One datagram, unless an unproven address has had its share."""
+        """Send one datagram, unless an unproven address has used up its allowance."""
         if not self._restraint.may(address, len(data)):
             self._counts["restrained"] += 1
         elif socket_for(address) in self._ports:
@@ -45,7 +45,7 @@ class Sending:
             self._outbox.datagrams.append((socket_for(address), address, data))
 
     def ask(self, address: Address, request: Message) -> None:
-        """A request; without the chain of certificates where a stranger's share is too small for that."""
+        """Send a request; without the chain of certificates if an unproven address's allowance is too small for it."""
         data, left = messages.pack(request), self._restraint.left(address)
         if left is not None and len(data) > left:
             data = messages.pack(replace(request, chain=b""))
@@ -62,10 +62,10 @@ class Sending:
 
 
 def is_six(address: Address) -> bool:
-    """True for an address of IPv6."""
+    """True for an IPv6 address."""
     return ":" in address[0]
 
 
 def socket_for(address: Address) -> SocketName:
-    """The socket by which this address is reached."""
+    """The socket for this address."""
     return SOCKET6 if is_six(address) else SOCKET

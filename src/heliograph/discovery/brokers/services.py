@@ -1,4 +1,4 @@
-"""The services of broker discovery, as a node knows them: the responder of a broker, and a directory (BDN).
+"""The services of broker discovery in a node: the responder of a broker, and a directory (BDN).
 
 In:    their settings.
 Out:   RESPONDER_SERVICE and DIRECTORY_SERVICE, for the list of node.py.
@@ -31,18 +31,18 @@ _SIGNED = "needs tls.authority, which signed the requesters' certificates"
 
 
 class ResponderService(Service[ResponderConfig]):
-    """It answers searches for a broker, and makes its broker known."""
+    """Answers searches for a broker, and advertises its broker."""
 
     name = RESPONDER
     config = ResponderConfig
     without_socket = "choose another UDP port with discovery.port, or switch discovery.enabled off (--no-discovery)"
 
     def is_wanted(self, config: ResponderConfig) -> bool:
-        """As its switch says."""
+        """True if it is enabled."""
         return config.enabled
 
     def build(self, config: ResponderConfig, around: Surroundings) -> Machine:
-        """A responder for the broker of this around."""
+        """A responder for the broker of this node."""
         from heliograph.discovery.brokers.responder import Responder
 
         assert around.broker is not None
@@ -56,7 +56,7 @@ class ResponderService(Service[ResponderConfig]):
         )
 
     def sockets(self, config: ResponderConfig, broker: BrokerConfig | None) -> tuple[Socket, ...]:
-        """Its own, by default on the number of the first listener; and the group's where it listens to one."""
+        """Its own, by default on the first listener's port; and the group's if it uses one."""
         port = config.port
         if port is None:
             port = DEFAULT_PORT if broker is None else broker.listeners[0].port
@@ -68,7 +68,7 @@ class ResponderService(Service[ResponderConfig]):
         return own, Socket(name=GROUP_SOCKET, port=group.port, group=group.group, interface=interface)
 
     def problems(self, config: ResponderConfig, broker: BrokerConfig, tls: TlsConfig) -> list[Problem]:
-        """Directories out of reach, and a policy without an authority."""
+        """Unreachable directories, and a policy without an authority."""
         found = []
         far = far_addresses(config.directories)
         if config.enabled and far and is_loopback(config.host):
@@ -82,7 +82,7 @@ class ResponderService(Service[ResponderConfig]):
         return found
 
     def farewell(self) -> object:
-        """Its broker must not be found any more."""
+        """Its broker must no longer be found."""
         from heliograph.discovery.brokers.advertisement import Withdraw
 
         return Withdraw()
@@ -110,11 +110,11 @@ class DirectoryService(Service[DirectoryConfig]):
     without_socket = "choose another port with bdn.port"
 
     def is_wanted(self, config: DirectoryConfig) -> bool:
-        """As its switch says."""
+        """True if it is enabled."""
         return config.enabled
 
     def build(self, config: DirectoryConfig, around: Surroundings) -> Machine:
-        """A directory that knows this machine's administrator."""
+        """A directory that accepts this machine's administrator."""
         from heliograph.discovery.brokers.directory import Directory
 
         if around.local_digest:
@@ -126,14 +126,14 @@ class DirectoryService(Service[DirectoryConfig]):
         return (Socket(name=SOCKET, host=config.host, port=config.port),)
 
     def listeners(self, config: DirectoryConfig) -> tuple[ListenerConfig, ...]:
-        """For requesters and brokers by TCP. Any party may dial; each message proves itself."""
+        """For requesters and brokers by TCP. Any party may dial; each message is authenticated by itself."""
         listener = ListenerConfig(
             name=DIRECTORY, protocol=DIRECTORY, host=config.host, port=config.port, allow_open=True
         )
         return (listener,)
 
     def problems(self, config: DirectoryConfig, broker: BrokerConfig, tls: TlsConfig) -> list[Problem]:
-        """Certificates that are missing, and a token that would be read by others."""
+        """Missing certificates, and a token that others could read."""
         found = []
         if config.private and not tls.authority:
             found.append(Problem("bdn.private", f" = true {_SIGNED}", ("tls.authority",)))
@@ -151,7 +151,7 @@ class DirectoryService(Service[DirectoryConfig]):
         return found
 
     def with_files(self, config: DirectoryConfig, read: ReadFile) -> DirectoryConfig:
-        """With the token that it shows to brokers."""
+        """With the token that it presents to brokers."""
         if not config.token_file:
             return config
         return replace(config, token=read("bdn.token_file", config.token_file).strip())
@@ -163,7 +163,7 @@ class DirectoryService(Service[DirectoryConfig]):
         return ReloadDirectory(config)
 
     def describe(self, config: DirectoryConfig, opened: Opened) -> str:
-        """The text about what a directory opens, and to which parties."""
+        """What a directory opens, and to which parties."""
         address = opened[SOCKET]
         reach = "this machine only" if is_loopback(config.host) else "the network"
         asks = "signed requests only" if config.private else "open to all requesters"

@@ -24,7 +24,7 @@ SEALED_ID = bytes(16)  # in a challenge to a sealed request, as its id cannot be
 
 
 def domain_of(kind: MessageKind) -> bytes:
-    """What a signature or seal of such a message is for."""
+    """The purpose of a signature or seal of such a message."""
     return f"heliograph/broker-{kind.name.lower()}/1".encode()
 
 
@@ -53,18 +53,18 @@ class Signing:
         return Message(message.kind, message.flags & ~SEALED, message.cookie, inner, message.chain)
 
     def id_of(self, message: Message) -> bytes:
-        """The id of a request, for a challenge. A seal is not opened for a party that has proven nothing."""
+        """The id of a request, for a challenge. Seals are not opened for a party that has proven nothing."""
         return SEALED_ID if message.flags & SEALED else self.glance(message, DiscoveryRequest).id
 
     def glance(self, message: Message, kind: type[_B]) -> _B:
-        """The body as received; nothing of it is proven."""
+        """The body as received, unverified."""
         message = self.opened(message)
         return messages.decode(kind, payload_of(message.flags, message.body))
 
     def read(
         self, message: Message, kind: type[_B], wall_ns: int | None, role: Role | None = None
     ) -> tuple[_B, Holder | None]:
-        """The body and its proven signer; None: none was proven, and none was required.
+        """The body and its proven signer (None if unproven and no proof is required).
 
         ProtocolError(CERTIFICATE_UNKNOWN) if the signer's chain is needed first: see ``hash_of`` and ``learn``.
         """

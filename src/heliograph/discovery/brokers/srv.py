@@ -1,7 +1,7 @@
 """DNS SRV: the question where a domain's directories are, and the answer, as bytes.
 
 In:    a domain; a datagram from a resolver, which may hold anything.
-Out:   a question; SRV records, best first; ProtocolError for what is no answer to it.
+Out:   a question; SRV records, best first; ProtocolError for anything that is not an answer to it.
 State: none.
 Not here: the socket and the resolver's address (live/resolver.py).
 Paper: none; RFC 1035 §4 (messages, compressed names) and RFC 2782 (SRV).
@@ -16,7 +16,7 @@ from heliograph.errors import ProtocolError, Reason
 
 SERVICE = "_heliograph-bdn._udp"
 RECORDS_MAX = 16  # a domain has a handful of directories
-ANSWERS_MAX = 64  # records of all kinds that are looked at
+ANSWERS_MAX = 64  # records of all kinds that are read
 NAME_BYTES_MAX = 255
 JUMPS_MAX = 32  # compressed names point to earlier ones
 SRV, IN = 33, 1
@@ -62,13 +62,13 @@ def answer(data: bytes, asked: bytes) -> list[SrvRecord]:
     for _ in range(min(answers, ANSWERS_MAX)):
         _, at = _name(data, at)
         if at + _RECORD.size > len(data):
-            break  # cut short: what came so far will do
+            break  # truncated: use what has arrived
         kind, family, _, length = _RECORD.unpack_from(data, at)
         at += _RECORD.size
         if kind == SRV and family == IN and len(found) < RECORDS_MAX and at + length <= len(data):
             found.append(_service(data, at, length))
         at += length
-    usable = [one for one in found if one.host and one.port]  # "." says: not offered here
+    usable = [one for one in found if one.host and one.port]  # "." means: not offered here
     return sorted(usable, key=lambda one: (one.priority, -one.weight, one.host, one.port))
 
 
@@ -81,7 +81,7 @@ def _service(data: bytes, at: int, length: int) -> SrvRecord:
 
 
 def _name(data: bytes, at: int) -> tuple[str, int]:
-    """The name at this place, and where it ends there."""
+    """The name at this position, and the position after it."""
     labels: list[str] = []
     end, size = 0, 0
     for _ in range(NAME_BYTES_MAX + JUMPS_MAX):

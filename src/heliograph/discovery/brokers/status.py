@@ -1,4 +1,4 @@
-"""Broker status: where a broker is and how busy it is, as it tells others.
+"""Broker status: where a broker is and how busy it is, as reported to others.
 
 In:    samples of the computer (UsageSample), the broker's own report "usage" with its network time, the wall clock.
 Out:   usage, ports and place for responses and broker advertisements.
@@ -21,18 +21,18 @@ from heliograph.timekeeping.clock import shown
 NS_PER_S = 1_000_000_000
 START_NS = 2 * NS_PER_S  # a broker has just started …
 CHANGE_NS = 2 * NS_PER_S  # … or its island has just changed: others may not know yet
-BEFORE_NS = 600 * NS_PER_S  # former islands are told for this long: a partition may last
-LINKING_NS = 10 * NS_PER_S  # a link that is dialled for longer will not come about soon
-# How fast the mean of the CPU follows its samples. A sample of a second moves it by less than a fifth of the
-# difference, so one of 100 % repels no client; after 12 s at 100 % an idle computer is above the load limit of 90 %.
-# A program that connects stays for minutes or longer: what is over in seconds should not send it farther away.
+BEFORE_NS = 600 * NS_PER_S  # former islands are reported for this long: a partition may last
+LINKING_NS = 10 * NS_PER_S  # a link still being dialled after this will not come up soon
+# How fast the CPU mean follows its samples. A sample of one second moves it by less than a fifth of the difference, so
+# a single 100 % sample repels no client; after 12 s at 100 % an idle computer exceeds the load limit of 90 %. A client
+# stays connected for minutes or longer, so load that is over in seconds should not send it farther away.
 CPU_NS = 5 * NS_PER_S
 TRANSPORTS = {"heliograph": "tcp", "heliographs": "tls"}
 
 
 @dataclass(frozen=True, slots=True)
 class UsageSample:
-    """How busy the computer is, told now and then by the driver."""
+    """How busy the computer is, sent regularly by the driver."""
 
     cpu_permille: int
     memory_total: int
@@ -55,14 +55,14 @@ class BrokerStatus:
         self.network = ""
         self.island = ""
         self._settled_at: Instant = 0
-        self._before: dict[str, Instant] = {}  # former islands, and until when they are told
+        self._before: dict[str, Instant] = {}  # former islands, and until when they are reported
         self._linking_since: Instant | None = None
         self.brokers = 1
         self.distances: dict[str, int] = {}  # to the landmarks of directories
-        self.willing = False  # not before the broker has spoken, nor when it drains or is full
+        self.willing = False  # False until the broker has reported, and when it drains or is full
 
     def sampled(self, sample: UsageSample, now: Instant) -> None:
-        """The computer was looked at. The first sample is all there is, so it counts as it is."""
+        """The computer's load was sampled. The first sample counts in full, as there is no mean yet."""
         cpu_permille = min(1_000, max(0, sample.cpu_permille))
         weight = 1.0 if self._sampled_at is None else 1 - exp((self._sampled_at - now) / CPU_NS)
         self._cpu_permille += weight * (cpu_permille - self._cpu_permille)
@@ -70,7 +70,7 @@ class BrokerStatus:
         self._sample = UsageSample(round(self._cpu_permille), max(0, sample.memory_total), max(0, sample.memory_used))
 
     def stopped(self) -> None:
-        """The broker is gone: it takes no clients."""
+        """The broker has stopped: it accepts no clients."""
         self.willing = False
 
     def surveyed(self, distances: Mapping[str, int]) -> None:
@@ -78,11 +78,11 @@ class BrokerStatus:
         self.distances = dict(distances)
 
     def clock(self, wall_ns: int, now: Instant) -> None:
-        """The wall clock was looked at."""
+        """The wall clock was read."""
         self._wall_offset_ns = wall_ns - now
 
     def heard(self, report: Any, udp_port: int, now: Instant) -> None:
-        """The broker's own report "usage"; None if it would not give one."""
+        """The broker's own report "usage"; None if it refused."""
         if not isinstance(report, dict):
             return
         self._connections, self._links = int(report["connections"]), int(report["links"])
@@ -111,13 +111,13 @@ class BrokerStatus:
             self._linking_since = now
 
     def before(self, now: Instant) -> list[str]:
-        """The islands that the broker was on lately, the last ones."""
+        """The last few islands that the broker was on recently."""
         told = [island for island, until in self._before.items() if now < until][-ISLANDS_MAX:]
         self._before = {island: self._before[island] for island in told}
         return told
 
     def is_settling(self, now: Instant) -> bool:
-        """True if the broker has just started or is linking, so that it may be on another island soon."""
+        """True if the broker has just started or is linking, so that its island may change soon."""
         links = self._linking_since is not None and now < self._linking_since + LINKING_NS
         return links or now < self._settled_at
 
@@ -128,9 +128,9 @@ class BrokerStatus:
         return Usage(self._connections, self._links, sample.cpu_permille, sample.memory_total, sample.memory_used)
 
     def wall_ns(self, now: Instant) -> int | None:
-        """What the wall clock says; None before the first reading."""
+        """The wall clock's time; None before the first reading."""
         return None if self._wall_offset_ns is None else now + self._wall_offset_ns
 
     def network_ns(self, now: Instant) -> tuple[int, int]:
-        """Network time and how wrong it may be; below 0: the broker is not synchronised, so this is its wall clock."""
+        """Network time and its error bound; below 0: the broker is not synchronised, so this is its wall clock."""
         return shown(self._time, now) if self._time["synchronised"] else (self.wall_ns(now) or 0, -1)

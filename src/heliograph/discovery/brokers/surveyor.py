@@ -1,4 +1,4 @@
-"""The surveyor: a broker's distances to the landmarks that its directories named.
+"""The surveyor: measures a broker's distances to the landmarks that its directories named.
 
 In:    landmarks, pongs, time.
 Out:   pings; ``over`` when there are new distances.
@@ -15,8 +15,8 @@ from heliograph.discovery.brokers.measuring import Measuring
 from heliograph.discovery.brokers.messages import LANDMARKS_MAX
 from heliograph.machine import Address, Instant, Timers
 
-FRESH_NS = 60_000_000_000  # what was measured within this is not measured again
-SMOOTH = 2  # a new distance counts a half
+FRESH_NS = 60_000_000_000  # distances measured within this are not measured again
+SMOOTH = 2  # the weight of a new distance is a half
 
 
 class Surveyor:
@@ -39,7 +39,7 @@ class Surveyor:
         self.distances: dict[str, int] = {}
 
     def told(self, landmarks: Sequence[str], now: Instant) -> None:
-        """A directory has these. One measurement at a time; a directory that names others meanwhile will do so
+        """A directory named these landmarks. One measurement runs at a time; others named meanwhile will be named
         again."""
         if self._measuring is not None:
             return
@@ -55,7 +55,7 @@ class Surveyor:
             self._measuring.start(due, now)
 
     def receive(self, nonce: bytes, now: Instant) -> bool:
-        """A pong; False if it is none of ours."""
+        """A pong. Returns False if it is not one of ours."""
         return self._measuring is not None and self._measuring.receive(nonce, now)
 
     def _measured(self, now: Instant) -> None:

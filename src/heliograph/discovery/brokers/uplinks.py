@@ -3,7 +3,7 @@
 In:    their addresses; links that come up and end; messages in SERVICE frames.
 Out:   dials; messages of the directories, handed to ``heard``; our messages to them.
 State: one splitter per link, and when to dial again.
-Not here: what the messages say (responder.py), links of a directory to brokers (anchors.py).
+Not here: the content of messages (responder.py), links of a directory to brokers (anchors.py).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Uplinks:
         self._links: dict[LinkId, tuple[Address, Splitter]] = {}
 
     def start(self, now: Instant) -> None:
-        """Dial those that are not there, now and again."""
+        """Dial the directories that have no link, now and regularly."""
         there = [address for address, _ in self._links.values()] + list(self._dials.values())
         for address in self._addresses:
             if address not in there:
@@ -43,11 +43,11 @@ class Uplinks:
             self._timers.set("uplinks", now + AGAIN_NS, self.start)
 
     def attach(self, link: LinkId, peer: Peer) -> None:
-        """A directory is there."""
+        """The link to a directory is up."""
         self._links[link] = (self._dials.pop(peer.ticket or 0), Splitter(DIRECTORY_FRAMES))
 
     def receive(self, link: LinkId, data: bytes, now: Instant) -> None:
-        """What a directory says. ProtocolError for the first thing that is wrong with it."""
+        """Messages of a directory. ProtocolError for the first thing that is wrong with them."""
         _, splitter = self._links[link]
         for raw in splitter.split(data):
             self._heard(link, messages.unpack(Frame(raw).payload, padded=False), now)
@@ -56,11 +56,11 @@ class Uplinks:
             raise ProtocolError(splitter.fault)
 
     def detach(self, link: LinkId) -> None:
-        """It is gone, and will be dialled again."""
+        """The link has closed, and will be dialled again."""
         self._links.pop(link, None)
 
     def failed(self, ticket: Ticket) -> None:
-        """It could not be dialled, and will be again."""
+        """The directory could not be dialled, and will be again."""
         self._dials.pop(ticket, None)
 
     def has(self, link: LinkId) -> bool:
@@ -68,10 +68,10 @@ class Uplinks:
         return link in self._links
 
     def say(self, link: LinkId, message: bytes) -> None:
-        """Say this to one directory."""
+        """Send this to one directory."""
         self._outbox.writes.append((link, [service(DIRECTORY_NAME, message, 0)]))
 
     def say_to_all(self, message: bytes) -> None:
-        """Say this to all that are there."""
+        """Send this to all linked directories."""
         for link in self._links:
             self.say(link, message)

@@ -17,7 +17,7 @@ from heliograph.discovery.brokers.selection import as_near
 
 
 def explain(candidates: Sequence[Candidate], ranked: Sequence[Candidate], config: DiscoveryConfig) -> None:
-    """Say of every candidate why it was or was not taken; ``ranked`` are those that answered pings, best first."""
+    """Set the reason why each candidate was or was not taken; ``ranked`` are those that answered pings, best first."""
     best, near = ranked[0], as_near(ranked, config)
     by_landmarks = any(candidate.apart_ns is not None for candidate in candidates)
     for candidate in candidates:
@@ -34,7 +34,7 @@ def explain(candidates: Sequence[Candidate], ranked: Sequence[Candidate], config
 
 
 def explain_estimate(ranked: Sequence[Candidate]) -> None:
-    """The same if no ping was answered: the first one was taken for its score."""
+    """The same if no ping was answered: the first candidate was taken for its score."""
     best = ranked[0]
     for candidate in ranked[1:]:
         if candidate.loaded and not best.loaded:
@@ -63,7 +63,7 @@ def _unpinged(candidate: Candidate, best: Candidate, by_landmarks: bool) -> str:
 
 
 def _unanswered(candidate: Candidate, best: Candidate, config: DiscoveryConfig) -> str:
-    """A candidate that is not waited for any longer may be there, only farther."""
+    """A candidate that is not waited for any longer may be up, only farther away."""
     if candidate.pings >= config.pings + TRIES_MORE:
         return f"{_times(candidate)} without an answer"
     return f"{_times(candidate)} without an answer while {best.name} was measured: farther, or gone"
@@ -98,7 +98,7 @@ def _praise(candidates: Sequence[Candidate], ranked: Sequence[Candidate], near: 
 
 
 def _though(ranked: Sequence[Candidate], those: str) -> str:
-    """The load limit comes first: a broker over it is taken only if all are."""
+    """The load limit comes first: an overloaded broker is taken only if all are."""
     loaded = ranked[0].loaded
     if loaded and len(ranked) > 1:
         return f"; all {those} are over the load limit, this one with {loaded}"
@@ -114,7 +114,7 @@ def _times(candidate: Candidate) -> str:
 
 
 def _idle(candidate: Candidate) -> str:
-    return f"{candidate.usage:.4f}"  # as exact as a result has it: little decides among equals
+    return f"{candidate.usage:.4f}"  # with the precision of a result: small differences decide among equals
 
 
 def _trip(candidate: Candidate) -> int:

@@ -1,1 +1,1 @@
-"""Discovering resources: four models and shared answers."""
+"""Resource discovery: four models of requests, with shared answers."""

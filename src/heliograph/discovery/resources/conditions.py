@@ -1,8 +1,8 @@
-"""Conditions of resources: the ranges of an advertisement and the wishes of a request, as boxes.
+"""Conditions of resources: the ranges of an advertisement and the conditions of a request, as boxes.
 
 In:    texts in the language predicates, or SQL that is a conjunction; values of a resource.
-Out:   ResourceCondition: one form for equal wishes, its box; whether values lie in it.
-State: a bounded memory of texts that were read lately.
+Out:   ResourceCondition: the canonical form, shared by equal conditions, with its box; whether values lie in it.
+State: a bounded cache of texts that were read recently.
 Not here: many conditions at once (matching/boxes/index.py), the languages (matching/languages/).
 Paper: [resources] §4: conjunctions of [attribute, operator, value].
 """
@@ -24,22 +24,22 @@ PREDICATES = "predicates"  # the language of canonical texts
 
 @dataclass(frozen=True, slots=True)
 class ResourceCondition:
-    """A conjunction. Two with the same text ask the same."""
+    """A conjunction. Two with the same text are equal."""
 
     text: str
     conjunction: Conjunction = field(compare=False)
     box: Box = field(compare=False)
 
     def has(self, values: Mapping[str, object]) -> bool:
-        """True if a resource with these values fits."""
+        """True if a resource with these values matches."""
         return fits(self.box, values)
 
     def covers(self, other: ResourceCondition) -> bool:
-        """True if everything that fits the other fits this one."""
+        """True if everything that matches the other matches this one."""
         return encloses(self.box, other.box)
 
     def overlaps(self, advertised: ResourceCondition) -> bool:
-        """True if a resource so advertised can have what is asked here: it names every attribute that is asked."""
+        """True if a resource advertised this way can match: it has every attribute that this condition names."""
         offered = advertised.box
         return all(name in offered and values.meets(offered[name]) for name, values in self.box.items())
 
@@ -48,13 +48,13 @@ _read: dict[tuple[str, str], ResourceCondition] = {}
 
 
 def read_condition(text: str, language: str = PREDICATES) -> ResourceCondition:
-    """A text as a condition. ConditionError if it is wrong, or more than a conjunction."""
+    """A text as a condition. ConditionError if it is invalid, or more than a conjunction."""
     known = _read.get((text, language))
     if known is None:
         known = _compile(text, language)
         while len(_read) >= TEXTS_MAX:
             del _read[next(iter(_read))]
-        _read[(text, language)] = _read[(known.text, PREDICATES)] = known  # who is told of it reads its canonical text
+        _read[(text, language)] = _read[(known.text, PREDICATES)] = known  # neighbours get the canonical text
     return known
 
 
@@ -73,10 +73,10 @@ def _compile(text: str, language: str) -> ResourceCondition:
 
 
 def fixed_condition(values: Mapping[str, Value]) -> str:
-    """The text that says exactly these values."""
+    """The text that requires exactly these values."""
     return " and ".join(f"{write_name(name, WORDS)} = {write_value(value)}" for name, value in sorted(values.items()))
 
 
 def fixed_values(condition: ResourceCondition) -> dict[str, Value]:
-    """The values that a condition leaves no choice about."""
+    """The values that a condition fixes."""
     return {each.attribute: each.value for each in condition.conjunction if each.op is Op.EQUAL}

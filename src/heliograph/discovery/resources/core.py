@@ -1,9 +1,9 @@
 """The core of a resource service: its parts, and which message is for which of them.
 
-In:    ways, links that come and go, messages of neighbours, what owners and requesters want, time.
+In:    ways, links that come up and end, messages of neighbours, requests of owners and requesters, time.
 Out:   messages to neighbours; answers; states for watchers.
-State: each part has its own.
-Not here: the pipe and what clients say (service.py), and the parts: table and spreading (advertisements), hosting (our
+State: held by the parts.
+Not here: the pipe and clients' messages (service.py), and the parts: table and spreading (advertisements), hosting (our
           resources), forwarding and gathering (one-time requests), standing (continuous ones).
 """
 
@@ -70,7 +70,7 @@ class ResourceCore:
         self._state = state
         self._told_learned = learned
         self._silent: dict[LinkId, None] = {}  # neighbours without this service
-        self._unreachable: dict[int, Instant] = {}  # hosting brokers to which no way leads, since when
+        self._unreachable: dict[int, Instant] = {}  # hosting brokers that are out of reach, and since when
         self.spreading = Spreading(self.table, self.places, self._send, self.count, self._learned)
         self.hosting = Hosting(
             config.resources_per_owner_max,
@@ -115,7 +115,7 @@ class ResourceCore:
         """Something was refused for this reason."""
         self.refused[reason.word] = self.refused.get(reason.word, 0) + 1
 
-    # -- calls that go round --------------------------------------------------------------------------------------
+    # -- calls between the parts ----------------------------------------------------------------------------------
 
     def _send(self, link: LinkId, message: Message) -> None:
         if link in self.places.links and link not in self._silent:
@@ -138,7 +138,7 @@ class ResourceCore:
         self.standing.state(None, state)
 
     def _learned(self, host: HostingBroker, difference: TableDifference) -> None:
-        """Advertisements came or went: nothing covers what it has not asked for, and somebody may want them."""
+        """Advertisements came or went: requests that did not ask for them cover less, and others may want them."""
         for advertised in difference.added:
             if not advertised.is_static:
                 condition = read_condition(advertised.where)
@@ -156,7 +156,7 @@ class ResourceCore:
     # -- the network ------------------------------------------------------------------------------------------------
 
     def hear_ways(self, ways: WaysHere, now: Instant) -> None:
-        """Neighbours and ways are these now."""
+        """The neighbours and ways have changed."""
         changed = self.places.hear(ways)
         self.hosting.become(ways.broker, ways.incarnation)
         for link in changed.went:
@@ -174,7 +174,7 @@ class ResourceCore:
         self.standing.link_down(link)
 
     def hear_neighbour(self, link: LinkId, payload: bytes, now: Instant) -> None:
-        """A message of a neighbour. What is wrong with it is counted; the neighbour keeps its link."""
+        """A message of a neighbour. Invalid ones are counted; the neighbour keeps its link."""
         if link not in self.places.links:
             return
         try:
@@ -183,7 +183,7 @@ class ResourceCore:
             self.count(error.reason)
 
     def hear_direct(self, payload: bytes, seal: str, seal_of: Callable[[RequestId], str]) -> None:
-        """Answers that a hosting broker sent straight to us, with the seal of the request that it answers."""
+        """Answers that a hosting broker sent straight to us, with the seal of the request that they answer."""
         try:
             message = messages.decode(payload)
         except ProtocolError as error:
@@ -220,7 +220,7 @@ class ResourceCore:
                 self.spreading.hear_offer(link, message)
 
     def hear_refusal(self, link: LinkId, reason: Reason, now: Instant) -> None:
-        """What we said did not arrive. Without the service there, nothing more is said; else we begin anew, soon."""
+        """Our message did not arrive. If the service is missing there, send no more; otherwise start again soon."""
         self.count(reason)
         if reason is Reason.SERVICE_UNKNOWN:
             self._silent[link] = None
@@ -235,7 +235,7 @@ class ResourceCore:
             self.standing.ways_changed()
 
     def _look_for_lost(self, now: Instant) -> None:
-        """A hosting broker that has long been out of reach is forgotten."""
+        """Forget hosting brokers that have long been out of reach."""
         me = self.hosting.me[0]
         for host in list(self.table.hosts.values()):
             if host.broker == me or self.places.hop(host.place) is not None:
@@ -258,10 +258,10 @@ class ResourceCore:
     # -- time ---------------------------------------------------------------------------------------------------
 
     def tick(self, now: Instant) -> None:
-        """Leases and requests end."""
+        """End leases and requests that have expired."""
         self.hosting.expire(now)
         self.forwarding.expire(now)
 
     def static(self, condition: ResourceCondition) -> list[tuple[HostingBroker, AdvertisedResource]]:
-        """The static resources that fit, as the own table has them."""
+        """The static resources that match, from our own table."""
         return self.table.overlapping_static(condition)

@@ -1,4 +1,4 @@
-"""The resource service as a node knows it.
+"""The resource service, as a service of a node.
 
 In:    its settings.
 Out:   RESOURCES_SERVICE, for the list of node.py.
@@ -14,13 +14,13 @@ from heliograph.services.declared import Service, Surroundings
 
 
 class ResourcesService(Service[ResourcesConfig]):
-    """Resources are registered and discovered at every broker."""
+    """Registers and discovers resources at a broker."""
 
     name = RESOURCES
     config = ResourcesConfig
 
     def is_wanted(self, config: ResourcesConfig) -> bool:
-        """As its switch says."""
+        """True if it is enabled."""
         return config.enabled
 
     def build(self, config: ResourcesConfig, around: Surroundings) -> Machine:

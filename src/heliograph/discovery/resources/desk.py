@@ -1,9 +1,9 @@
-"""The desk: what clients wish of the resource service, carried out and answered.
+"""The desk: carries out and answers the requests of clients to the resource service.
 
-In:    SERVICE frames of clients, with who asks.
+In:    SERVICE frames of clients, with the requester's identity.
 Out:   answers, in parts if they are long; refusals, counted; announcements on System/Resources topics.
 State: long answers that are being fetched.
-Not here: the form of wishes (wishes.py), resource discovery itself (core.py), the pipe (service.py).
+Not here: the form of requests (wishes.py), resource discovery itself (core.py), the pipe (service.py).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from heliograph.wire.frames import Frame, ServiceFlag
 
 NS_PER_MS = 1_000_000
 NS_PER_S = 1_000_000_000
-ROWS_PER_PART = 2_000  # of an answer; the rest is fetched
+ROWS_PER_PART = 2_000  # rows in one part of an answer; the rest is fetched
 ANSWERS_KEPT_MAX = 64
 TOPIC_ROOT = "System/Resources"
 
@@ -63,7 +63,7 @@ class ResourceAnnouncer:
         self._network_time = network_time
 
     def announce(self, advertised: AdvertisedResource, what: str, values: Any, now: Instant) -> None:
-        """For everybody who may read system topics: registered, updated, withdrawn or expired."""
+        """For all readers of system topics: registered, updated, withdrawn or expired."""
         body = {
             **{"id": f"{advertised.id:016x}", "name": advertised.name, "what": what, "where": advertised.where},
             **{"model": "static" if advertised.is_static else "dynamic", "values": values},
@@ -94,7 +94,7 @@ class ResourceDesk:
         self._announcer = announcer
         self._send = answer
         self._age_ms = age_ms
-        self._answers: OrderedDict[int, list[dict[str, Any]]] = OrderedDict()  # long ones, being fetched in parts
+        self._answers: OrderedDict[int, list[dict[str, Any]]] = OrderedDict()  # long answers, fetched in parts
         self._answer_number = 0
         self._address = address
 
@@ -155,7 +155,7 @@ class ResourceDesk:
 
     @staticmethod
     def _owned(secret: str) -> int:
-        """The resource whose secret this is: whoever does not have it names another, or none."""
+        """The resource that this secret identifies. Another secret identifies another resource, or none."""
         return origin_of(bytes.fromhex(secret[: len(secret) // 2 * 2]))
 
     def _register(self, wish: RegisterWish, owner: str, now: Instant) -> dict[str, Any]:
@@ -243,7 +243,7 @@ class ResourceDesk:
         )
 
     def _answer_rows(self, frame: Frame, rows: list[dict[str, Any]], said: dict[str, Any]) -> None:
-        """One package, or its first part."""
+        """Send one package, or its first part."""
         self._answer_number += 1
         if len(rows) > ROWS_PER_PART:
             self._answers[self._answer_number] = rows
@@ -282,7 +282,7 @@ class ResourceDesk:
 
 
 def overview(core: ResourceCore, watchers: Watchers, direct: DirectLinks) -> dict[str, Any]:
-    """What a service knows and counts."""
+    """What a service knows, and its counters."""
     counts = core.forwarding.counts
     return {
         "hosted": len(core.hosting.resources),

@@ -1,13 +1,13 @@
 """Direct links: sessions at the brokers of requesters, for answers that do not travel along the path.
 
 In:    packages for a requester's broker; links that come up, end or cannot be made.
-Out:   dials; publications to the requester's inbox; packages that could not be sent, handed back.
-State: per address a session, or a dial with what waits for it; addresses that failed lately.
-Not here: when answers go directly (forwarding.py), how the requester knows that all came (gathering.py).
+Out:   dials; publications to the requester's inbox; packages that could not be sent are returned.
+State: per address a session, or a dial with the packages that wait for it; addresses that failed recently.
+Not here: when answers go directly (forwarding.py), how the requester detects that all have arrived (gathering.py).
 Paper: [resources] §4.2 and §6.3.2, the Direct method.
 
-A link is kept for later requests. The one that was used longest ago makes room for another. No token is shown: the
-address comes with a request. Where the other broker wants more than our certificate, answers go along the path.
+A link is kept for later requests. The least recently used one makes room for another. No token is sent, because the
+address comes with a request. If the other broker requires more than our certificate, answers go along the path.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from heliograph.services.broker_session import BrokerSession
 
 NS_PER_S = 1_000_000_000
 WAITING_MAX = 1_024  # packages that wait for one link
-AGAIN_NS = 5 * NS_PER_S  # an address that could not be reached is not dialled again before
+AGAIN_NS = 5 * NS_PER_S  # an unreachable address is not dialled again before
 BEAT_NS = 10 * NS_PER_S
 SILENT_NS = 3 * BEAT_NS
 SCHEMES = {"heliograph": False, "heliographs": True}  # whether it is TLS
 
 Undelivered = Callable[[], None]
-Package = tuple[bytes, bytes, Undelivered]  # the topic, what is said, what to do if it cannot be said
+Package = tuple[bytes, bytes, Undelivered]  # the topic, the payload, what to do if it cannot be sent
 
 
 @dataclass(slots=True)
 class DirectCounts:
-    """What was done directly."""
+    """Counters of direct answers."""
 
     opened: int = 0
     closed: int = 0
-    packages: int = 0  # that were sent
-    returned: int = 0  # that had to go along the path
+    packages: int = 0  # packages sent
+    returned: int = 0  # packages that had to go along the path
 
 
 @dataclass(slots=True)
@@ -60,16 +60,16 @@ class DirectLinks:
         self._secret = secret
         self._outbox = outbox
         self._timers = timers
-        self._links: OrderedDict[str, DirectLink] = OrderedDict()  # by address; the one used last is at the end
+        self._links: OrderedDict[str, DirectLink] = OrderedDict()  # by address; the most recently used is at the end
         self._dials: dict[Ticket, str] = {}
         self._by_link: dict[LinkId, str] = {}
-        self._paused: dict[str, Instant] = {}  # addresses that failed, until when
+        self._paused: dict[str, Instant] = {}  # addresses that failed -> not to be used until
 
     def __len__(self) -> int:
         return len(self._links)
 
     def send(self, address: str, topic: bytes, payload: bytes, undelivered: Undelivered, now: Instant) -> bool:
-        """Publish this at the broker of that address. False if it cannot be tried; ``undelivered`` if it fails."""
+        """Publish this at the broker there. Returns False if that is not possible; ``undelivered`` if it fails."""
         link = self._links.get(address) or self._open(address, now)
         if link is None or len(link.waiting) >= WAITING_MAX:
             self.counts.returned += 1
@@ -95,7 +95,7 @@ class DirectLinks:
         return link
 
     def _make_room(self) -> bool:
-        """End the link that was used longest ago, if there are too many. One that is being made is left alone."""
+        """End the least recently used link if there are too many. Links being dialled are left alone."""
         if len(self._links) < self._links_max:
             return True
         for link in self._links.values():
@@ -128,7 +128,7 @@ class DirectLinks:
     # -- links ----------------------------------------------------------------------------------------------------
 
     def attach(self, number: LinkId, peer: Peer, now: Instant) -> bool:
-        """A link is there; False if it is none of ours."""
+        """A link is up. Returns False if it is not one of ours."""
         address = self._dials.pop(peer.ticket, None) if peer.ticket is not None else None
         if address is None:
             return False
@@ -149,7 +149,7 @@ class DirectLinks:
             self._publish(link.session, topic, payload)
 
     def receive(self, number: LinkId, data: bytes, now: Instant) -> bool:
-        """What the other broker says; False if the link is none of ours."""
+        """Bytes from the other broker. Returns False if the link is not one of ours."""
         address = self._by_link.get(number)
         if address is None:
             return False
@@ -163,7 +163,7 @@ class DirectLinks:
         return True
 
     def detach(self, number: LinkId, now: Instant) -> None:
-        """A link has ended: what it did not take goes along the path."""
+        """A link has closed: packages that it did not take go along the path."""
         self._end(number, now)
 
     def _end(self, number: LinkId, now: Instant) -> None:
@@ -189,7 +189,7 @@ class DirectLinks:
 
 
 def dial_of(address: str) -> Dial | None:
-    """``heliograph://host:port``, or without the scheme, as a dial; None if it is none."""
+    """``heliograph://host:port``, or without the scheme, as a dial; None if it is not an address."""
     scheme, _, rest = (address if "://" in address else f"heliograph://{address}").partition("://")
     host, colon, port = rest.rpartition(":")
     if scheme not in SCHEMES or not colon or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65_536:

@@ -1,8 +1,8 @@
 """Forwarding of one-time requests and their answers, hop by hop; similar requests share answers.
 
-In:    requests, answers and completions from neighbours and from our own clients; advertisements that are new; time.
+In:    requests, answers and completions from neighbours and from our own clients; new advertisements; time.
 Out:   the same to neighbours; answers and completion of our own requests.
-State: per request that is known here: where it came from, who waits for its answers, what was passed on.
+State: per request known here: where it came from, which requests share its answers, what was passed on.
 Not here: asking again and deadlines (gathering.py), our own resources (hosting.py), continuous requests (standing.py).
 Paper: [resources] §5, Algorithms 1 and 2: SrdSubList is ``_listed``, SubWaitingListMap ``KnownRequest.waiting``,
        ResourceCacheMap ``KnownRequest.cache``.
@@ -14,8 +14,9 @@ The rules that make the algorithms exact on every graph:
 4. A broker passes each answer of a request on once.
 5. An answer may go back where it came from, unless the request came from there covered by the same one.
 
-A broker tells the hop a request came from when all that it asked have answered. A second arrival of a request that was
-routed already is answered at once. Where a covering request is not known any more, the request goes back uncovered.
+A broker tells the hop that a request came from when all brokers that it asked have answered. A second arrival of a
+request that was already routed is answered at once. If a covering request is no longer known, the request goes back
+uncovered.
 """
 
 from __future__ import annotations
@@ -50,21 +51,21 @@ DELIVERIES = (SIMILARITY, NORMAL, DIRECT)
 
 Key = tuple[RequestId, int]
 Asked = tuple[LinkId, RequestId | None]
-"""Whom something was asked, and under which covering request."""
+"""The link that was asked, and under which covering request."""
 AsOf = dict[int, tuple[int, int]]
-"""Hosting brokers that answered, and as of which incarnation and number of changes."""
+"""Hosting brokers that answered, and at which incarnation and number of changes."""
 
 
 @dataclass(slots=True, eq=False)
 class Arrival:
-    """One time that a request came here."""
+    """One arrival of a request."""
 
     hop: LinkId
     cover: RequestId | None
-    as_of: int  # nothing that answers it is older
+    as_of: int  # no answer to it is older
     pending: dict[Asked, None] = field(default_factory=dict)
-    hosts: AsOf = field(default_factory=dict)  # who answered
-    direct: dict[int, int] = field(default_factory=dict)  # how many answers a host sent directly
+    hosts: AsOf = field(default_factory=dict)  # hosts that answered
+    direct: dict[int, int] = field(default_factory=dict)  # the number of answers that a host sent directly
     lost: bool = False
     uncovered: bool = False
     over: bool = False
@@ -78,7 +79,7 @@ class KnownRequest:
     condition: ResourceCondition
     hop: LinkId  # by which it first came
     arrivals: dict[Asked, Arrival] = field(default_factory=dict)
-    passed: dict[int, int] = field(default_factory=dict)  # resources in answers that were passed on, with their epoch
+    passed: dict[int, int] = field(default_factory=dict)  # resources in answers passed on, with their epoch
     waiting: dict[Key, KnownRequest] = field(default_factory=dict)  # requests that share its answers
     dependants: list[tuple[KnownRequest, Arrival]] = field(default_factory=list)  # … and wait for its completion
     cache: dict[int, FoundResource] = field(default_factory=dict)  # at its host broker
@@ -95,34 +96,34 @@ class KnownRequest:
 
     @property
     def oldest(self) -> int:
-        """Answers from before that are too old."""
+        """Answers from before this time are too old."""
         return self.request.issued - self.request.max_age
 
     @property
     def rank(self) -> tuple[int, RequestId]:
-        """The lower is older."""
+        """The lower one is older."""
         return (self.request.issued, self.request.id)
 
 
 DirectSend = Callable[[ResourceRequest, ResourcesFound, Callable[[], None], Instant], bool]
-"""Sends a package to the requester's broker; False if it cannot, and a call if it could not after all."""
+"""Sends a package to the requester's broker. Returns False if it cannot; calls back if it fails later."""
 
 
 @dataclass(slots=True)
 class ForwardingCounts:
-    """What crossed links, as the paper counts it and beside that."""
+    """What crossed links: the paper's counts, and further ones."""
 
     subscriptions: int = 0
     publications: int = 0  # packages
     results: int = 0  # resources in them
     completions: int = 0
     shared: int = 0  # requests that found a covering one here
-    matchings: int = 0  # questions to the table of advertisements on behalf of requests
-    direct: int = 0  # packages that went straight to the requester's broker; publications counts them too
+    matchings: int = 0  # queries to the table of advertisements on behalf of requests
+    direct: int = 0  # packages sent straight to the requester's broker; also counted as publications
 
 
 class RequestForwarding:
-    """Requests on their way, at one broker.
+    """Requests in progress, at one broker.
 
     It has 31 methods because the paper's two algorithms, completion and covering work on one table of requests.
     """
@@ -161,7 +162,7 @@ class RequestForwarding:
     # -- requests (Algorithm 1) ---------------------------------------------------------------------------------
 
     def ask(self, hop: LinkId, request: ResourceRequest, now: Instant) -> None:
-        """A request comes, from a neighbour or from one of our clients. ProtocolError if it cannot be read."""
+        """A request arrives, from a neighbour or from one of our clients. ProtocolError if it cannot be read."""
         key = (request.id, request.attempt)
         known = self.known.get(key)
         if known is None:
@@ -200,9 +201,9 @@ class RequestForwarding:
             self._done((request.id, request.attempt), Arrival(hop, None, request.issued, lost=True), now)
 
     def _work(self, known: KnownRequest, arrival: Arrival, now: Instant) -> None:
-        """Share the answers of a covering request, or go to the hosts of resources."""
+        """Share the answers of a covering request, or send it to the hosts of resources."""
         if known.is_routed or any(each is not arrival and each.cover is None for each in known.arrivals.values()):
-            return  # that was done when it first came
+            return  # done when it first came
         shares = known.request.deliver == SIMILARITY
         coverer = self._find(known, now) if shares else None
         if coverer is not None:
@@ -214,7 +215,7 @@ class RequestForwarding:
         self._route(known, arrival, now)
 
     def _follow(self, known: KnownRequest, arrival: Arrival, cover: RequestId, now: Instant) -> None:
-        """It comes to share the answers of that request."""
+        """It arrived to share the answers of that request."""
         coverer = self._first.get(cover)
         if coverer is None or coverer.slot < 0 or coverer is known or not self._may_cover(coverer, known, now):
             arrival.uncovered = True
@@ -236,7 +237,7 @@ class RequestForwarding:
             coverer.dependants.append((known, arrival))
 
     def _route(self, known: KnownRequest, arrival: Arrival, now: Instant) -> None:
-        """To all brokers that host what may fit, but not back."""
+        """Send it to all brokers that host what may match, but not back."""
         known.is_routed = True
         back = {each.hop for each in known.arrivals.values() if each.cover is None}
         hops: dict[LinkId, None] = {}
@@ -253,11 +254,11 @@ class RequestForwarding:
             self._ask(hop, known, arrival, None)
 
     def _answer(self, known: KnownRequest, arrival: Arrival, now: Instant) -> None:
-        """What we host ourselves."""
+        """Answer with the resources that we host."""
         found, as_of = self._own(known.condition, now)
         request = known.request
         arrival.hosts[self._me] = as_of
-        # Clocks differ: what we say may seem older than the request, and must not be left out of a complete answer.
+        # Clocks differ: our answer may seem older than the request, and must not be left out of a complete answer.
         arrival.as_of = min(arrival.as_of, self._network_time(now))
         chosen = enough(found, request.best, request.order)
         if request.deliver == DIRECT and request.reply is not None and known.hop != HERE:
@@ -267,7 +268,7 @@ class RequestForwarding:
             self._pass(known, chosen, None)
 
     def _answer_directly(self, known: KnownRequest, found: list[FoundResource], now: Instant) -> None:
-        """Straight to the requester's broker; along the path where that cannot be."""
+        """Answer straight to the requester's broker, or along the path if that is not possible."""
         for part in in_parts(found, RESULTS_PER_BODY_MAX) if found else ():
 
             def along(part: list[FoundResource] = part) -> None:
@@ -334,7 +335,7 @@ class RequestForwarding:
         self._first[known.request.id] = known
 
     def _unlist(self, known: KnownRequest) -> None:
-        """It covers nothing any more."""
+        """It no longer covers other requests."""
         if known.slot >= 0:
             self._listed.remove(known.slot)
             del self._by_slot[known.slot]
@@ -343,7 +344,7 @@ class RequestForwarding:
             del self._first[known.request.id]
 
     def advertised(self, condition: ResourceCondition) -> None:
-        """Something new is advertised: what did not ask for it covers nothing that would."""
+        """A resource is newly advertised: requests that did not ask for it no longer cover those that would."""
         for slot in self._listed.intersecting(condition.conjunction, Stored.SUBSCRIPTIONS).tolist():
             self._unlist(self._by_slot[slot])
 
@@ -358,7 +359,7 @@ class RequestForwarding:
         self._pass(known, message.found, hop)
 
     def _pass(self, known: KnownRequest, found: Iterable[FoundResource], came: LinkId | None) -> None:
-        """Pass answers of a request on, each once; and to those who share them."""
+        """Pass answers of a request on, each once, also to requests that share them."""
         found = list(found)
         fresh = [each for each in found if known.passed.get(each.id, -1) < each.epoch]
         known.passed.update((each.id, each.epoch) for each in fresh)
@@ -370,7 +371,7 @@ class RequestForwarding:
             self._send_found(known, fresh)
         for other in list(known.waiting.values()):
             if self.known.get(other.key) is not other:
-                del known.waiting[other.key]  # its time is over
+                del known.waiting[other.key]  # it has expired
                 continue
             from_there = came is not None and (came, known.request.id) in other.arrivals
             if other.hop == came and from_there:
@@ -380,7 +381,7 @@ class RequestForwarding:
                 self._pass(other, fitting, came)
 
     def _fitting(self, known: KnownRequest, found: Iterable[FoundResource]) -> list[FoundResource]:
-        """What of another's answers fits this request, and is young enough."""
+        """The answers to another request that match this one and are recent enough."""
         return [each for each in found if each.at >= known.oldest and fits_found(known.condition, each)]
 
     def _send_found(self, known: KnownRequest, found: list[FoundResource]) -> None:
@@ -411,7 +412,7 @@ class RequestForwarding:
             return
 
     def _uncover(self, known: KnownRequest, arrival: Arrival, cover: RequestId, now: Instant) -> None:
-        """The covering request is not known at its host any more: it covers nothing, and this one is on its own."""
+        """The covering request is no longer known at its host: it covers nothing, and this one goes on uncovered."""
         coverer = self._first.get(cover)
         if coverer is not None:
             coverer.waiting.pop(known.key, None)
@@ -430,7 +431,7 @@ class RequestForwarding:
             self._route(known, arrival, now)
 
     def _settle(self, known: KnownRequest, arrival: Arrival, now: Instant) -> None:
-        """If everybody has answered, so do we."""
+        """If all brokers that we asked have answered, report completion."""
         if arrival.pending or arrival.over:
             return
         arrival.over = True
@@ -466,10 +467,10 @@ class RequestForwarding:
             ),
         )
 
-    # -- what ends ----------------------------------------------------------------------------------------------
+    # -- ending -------------------------------------------------------------------------------------------------
 
     def link_down(self, link: LinkId, now: Instant) -> None:
-        """A neighbour is gone: nobody there needs answers, and nothing comes from there."""
+        """A neighbour is gone: it needs no answers, and will send none."""
         for known in list(self.known.values()):
             if known.hop == link:
                 self._forget(known)
@@ -483,7 +484,7 @@ class RequestForwarding:
                     self._settle(known, arrival, now)
 
     def expire(self, now: Instant) -> None:
-        """Requests are forgotten at their time, everywhere at the same."""
+        """Forget expired requests, at the same time at all brokers."""
         time = self._network_time(now)
         while self._expiries and self._expiries[0][0] <= time:
             known = self.known.get(heappop(self._expiries)[1])
@@ -491,7 +492,7 @@ class RequestForwarding:
                 self._forget(known)
 
     def next_expiry(self) -> int | None:
-        """When the next one is forgotten, in network time."""
+        """When the next request is forgotten, in network time."""
         return self._expiries[0][0] if self._expiries else None
 
     def _forget(self, known: KnownRequest) -> None:
@@ -504,7 +505,7 @@ class RequestForwarding:
             self._settle(other, waiting, 0)
 
     def tables(self) -> dict[str, list[str]]:
-        """The three tables of the paper, in words: what is listed, cached, and waited for."""
+        """The three tables of the paper as text: what is listed, cached, and waited for."""
         return {
             "listed": [shown(each) for each in self._by_slot.values()],
             "cached": [
@@ -521,12 +522,12 @@ class RequestForwarding:
 
 
 def shown(known: KnownRequest) -> str:
-    """A request in words."""
+    """A request as text."""
     return known.condition.text
 
 
 def fits_found(condition: ResourceCondition, found: FoundResource) -> bool:
-    """True if what was found for another request fits this condition; a resource without values, if it may."""
+    """True if a resource found for another request matches this condition; one without values, if it may match."""
     if found.values is not None:
         return condition.has(found.values)
     try:

@@ -1,11 +1,11 @@
-"""Gathering: the answers to a one-time request of one of our clients, until it is complete or its time is over.
+"""Gathering: the answers to a one-time request of one of our clients, until it is complete or times out.
 
-In:    wishes of clients; answers and completions; time.
-Out:   requests, again with a higher attempt where something was lost; the whole answer.
-State: per request under way what was found, who has answered, and when it ends.
-Not here: the way of requests (forwarding.py), what clients say and hear (service.py).
+In:    requests of clients; answers and completions; time.
+Out:   requests, repeated with a higher attempt if something was lost; the whole answer.
+State: per request in progress what was found, which hosts have answered, and when it ends.
+Not here: the path of requests (forwarding.py), messages to and from clients (service.py).
 
-A request that lost something on its way is asked again, and then shares nobody's answers.
+A request that lost answers on its way is repeated; the repeat does not share the answers of other requests.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant, Timers
 
 NS_PER_MS = 1_000_000
-AGAIN_MS = 50  # before a request that lost something is asked again; then twice as long
-MARGIN_NS = 5_000_000_000  # that a request which nobody shares is remembered beyond its deadline
+AGAIN_MS = 50  # before a request that lost something is repeated; then twice as long
+MARGIN_NS = 5_000_000_000  # how long an unshared request is remembered beyond its deadline
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceWish:
-    """What a client asks."""
+    """A client's request."""
 
     condition: ResourceCondition
     deliver: str = SIMILARITY
@@ -50,7 +50,7 @@ class GatheredAnswer:
     hosts: AsOf  # those that did
     attempts: int
     took_ns: int
-    shared: bool  # some of it may come from the answers to another request
+    shared: bool  # part of it may come from the answers to another request
 
 
 Answered = Callable[[GatheredAnswer, Instant], None]
@@ -58,7 +58,7 @@ Answered = Callable[[GatheredAnswer, Instant], None]
 
 @dataclass(slots=True)
 class Gathered:
-    """One request under way."""
+    """One request in progress."""
 
     id: RequestId
     wish: ResourceWish
@@ -67,17 +67,17 @@ class Gathered:
     ends: Instant
     attempt: int = 0
     found: dict[int, FoundResource] = field(default_factory=dict)
-    attempts: dict[int, int] = field(default_factory=dict)  # in which attempt each was found
-    answered_in: dict[int, int] = field(default_factory=dict)  # in which attempt each host last answered
+    attempts: dict[int, int] = field(default_factory=dict)  # the attempt in which each was found
+    answered_in: dict[int, int] = field(default_factory=dict)  # the attempt in which each host last answered
     hosts: AsOf = field(default_factory=dict)
-    due: dict[int, int] = field(default_factory=dict)  # how many answers each host sent directly in this attempt
+    due: dict[int, int] = field(default_factory=dict)  # host -> number of direct answers that it sent in this attempt
     arrived: dict[int, dict[int, None]] = field(default_factory=dict)  # in this attempt, by host
-    is_whole: bool = False  # the attempt is complete but for what was sent directly
+    is_whole: bool = False  # the attempt is complete except for direct answers
     pause_ms: int = AGAIN_MS
 
     @property
     def short(self) -> list[int]:
-        """Hosts of whose direct answers some have not come."""
+        """Hosts with direct answers that have not all arrived."""
         return [host for host, count in self.due.items() if len(self.arrived.get(host, ())) < count]
 
 
@@ -104,11 +104,11 @@ class AnswerGathering:
         self._network_time = network_time
         self._ask = ask
         self._is_settled = is_settled  # False while the table of advertisements is being fetched
-        self._reply = reply  # where direct answers to a request are to go; None: nowhere yet
+        self._reply = reply  # where direct answers to a request go; None: not known yet
         self._number = 0
 
     def begin(self, wish: ResourceWish, answered: Answered, now: Instant) -> RequestId:
-        """Ask. The answer may come before this returns."""
+        """Send the request. The answer may arrive before this returns."""
         if len(self.under_way) >= self._requests_max:
             raise ProtocolError(Reason.RESOURCE_REQUESTS_OVER_LIMIT, "too many requests are under way at this broker")
         ways = self._places.ways
@@ -146,7 +146,7 @@ class AnswerGathering:
             self._try(gathered, now)
 
     def found(self, key: Key, found: list[FoundResource]) -> None:
-        """Something came."""
+        """Answers arrived."""
         gathered = self.under_way.get(key[0])
         if gathered is None:
             return
@@ -155,11 +155,11 @@ class AnswerGathering:
             if key[1] == gathered.attempt:
                 gathered.arrived.setdefault(each.host, {})[each.id] = None
             if key[1] < gathered.answered_in.get(each.host, 0):
-                continue  # it comes late: its host has said since what fits
+                continue  # outdated: its host has answered since
             if known is None or (each.epoch, each.at, each.number) >= (known.epoch, known.at, known.number):
                 gathered.found[each.id] = each
                 gathered.attempts[each.id] = key[1]
-        if gathered.is_whole and not gathered.short:  # what was sent directly came after the completion
+        if gathered.is_whole and not gathered.short:  # the direct answers arrived after the completion
             self._timers.set(("deadline", gathered.id), gathered.began, lambda now: self._end(gathered, now))
 
     def is_under_way(self, key: Key) -> bool:
@@ -168,7 +168,7 @@ class AnswerGathering:
         return gathered is not None and gathered.attempt == key[1]
 
     def done(self, key: Key, arrival: Arrival, now: Instant) -> None:
-        """An attempt is complete, or lost something."""
+        """An attempt is complete, or has lost something."""
         gathered = self.under_way.get(key[0])
         if gathered is None or gathered.attempt != key[1]:
             return
@@ -189,7 +189,7 @@ class AnswerGathering:
         gathered.pause_ms *= 2
 
     def _drop_outdated(self, gathered: Gathered, attempt: int) -> None:
-        """What an earlier attempt found is void where its host has answered since, or offers nothing more that fits."""
+        """Drop what an earlier attempt found if its host has answered since, or no longer offers what matches."""
         hosts = {host.broker for host in self._table.overlapping_hosts(gathered.wish.condition)}
         for id, each in list(gathered.found.items()):
             since = gathered.answered_in.get(each.host, 0)
@@ -227,7 +227,7 @@ class AnswerGathering:
         )
 
     def cancel(self, id: RequestId) -> None:
-        """Nobody waits for it any more."""
+        """The client no longer waits for it."""
         if self.under_way.pop(id, None) is not None:
             self._timers.cancel(("deadline", id))
             self._timers.cancel(("silence", id))

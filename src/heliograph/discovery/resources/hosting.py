@@ -1,13 +1,13 @@
 """Hosting: the resources that are registered at this broker, with their leases and latest values.
 
-In:    what owners say: register, update, renew, withdraw; time.
-Out:   advertisements that came and went; states that changed; refusals.
+In:    requests of owners: register, update, renew, withdraw; time.
+Out:   advertisements added and removed; states that changed; refusals.
 State: per resource its owner, ranges, lease and latest values (the PubCache).
-Not here: telling others (spreading.py), who wants to know (standing.py), System topics (service.py).
+Not here: telling other brokers (spreading.py), which requests want it (standing.py), System topics (service.py).
 Paper: [resources] §4.2, the PubCache.
 
-A resource's id is the hash of a secret that its owner shows here: only who has the secret updates, withdraws or
-attaches it elsewhere. Of two hosts of one resource the one where it was attached last has it.
+A resource's id is the hash of a secret that its owner presents here: only a holder of the secret can update, withdraw
+or attach it elsewhere. If two brokers host a resource, the one where it was attached last has it.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ NS_PER_S = 1_000_000_000
 
 @dataclass(slots=True)
 class HostedResource:
-    """One resource of ours."""
+    """One resource that we host."""
 
     advertised: AdvertisedResource
     condition: ResourceCondition
     owner: str
     expires_at: Instant
     slot: int
-    fixed: dict[str, Scalar]  # what its ranges leave no choice about
+    fixed: dict[str, Scalar]  # the values that its ranges fix
     values: dict[str, Scalar] | None = None
     at: int = 0  # network time of the last values
     number: int = 0  # our count of changes then
@@ -51,7 +51,7 @@ class HostedResource:
 
 
 def check_size(values: Mapping[str, Scalar]) -> None:
-    """ProtocolError if so many or so long values do not fit the messages between brokers."""
+    """ProtocolError if the values are too many or too long for the messages between brokers."""
     if len(values) > VALUES_MAX or len(encode(values)) > VALUES_BYTES_MAX:
         raise ProtocolError(
             Reason.RESOURCE_VALUES_OVER_LIMIT,
@@ -61,7 +61,7 @@ def check_size(values: Mapping[str, Scalar]) -> None:
 
 @dataclass(slots=True)
 class Owned:
-    """What one owner has here."""
+    """What one owner has registered here."""
 
     resources: int = 0
     attributes: dict[str, int] = field(default_factory=dict)
@@ -80,7 +80,7 @@ class Hosting:
         state: Callable[[ResourceState], None],
     ) -> None:
         self.resources: dict[int, HostedResource] = {}
-        self.number = 0  # of changes
+        self.number = 0  # the number of changes
         self._resources_per_owner_max = resources_per_owner_max
         self._attributes_per_owner_max = attributes_per_owner_max
         self._network_time = network_time
@@ -89,22 +89,22 @@ class Hosting:
         self._owners: dict[str, Owned] = {}
         self._index = BoxIndex()  # ranges of dynamic resources
         self._ids: dict[int, int] = {}
-        self._leases: list[tuple[Instant, int]] = []  # a heap; a lease that was renewed stays until it is looked at
+        self._leases: list[tuple[Instant, int]] = []  # a heap; the old entry of a renewed lease stays until it comes up
         self.me = (0, 0)  # our broker's id and incarnation
 
     def become(self, broker: int, incarnation: int) -> None:
-        """Who we are."""
+        """Set our identity."""
         self.me = (broker, incarnation)
 
     def limit(self, resources_per_owner_max: int, attributes_per_owner_max: int) -> None:
-        """Other limits are in force."""
+        """Apply new limits."""
         self._resources_per_owner_max = resources_per_owner_max
         self._attributes_per_owner_max = attributes_per_owner_max
 
     # -- owners -------------------------------------------------------------------------------------------------
 
     def register(self, advertised: AdvertisedResource, owner: str, lease_ns: int, now: Instant) -> None:
-        """A resource comes, is described anew, or is attached here. ProtocolError if that is refused."""
+        """A resource is registered, described again, or attached here. ProtocolError if that is refused."""
         condition = read_condition(advertised.where)
         known = self.resources.get(advertised.id)
         if known is not None and known.advertised.epoch > advertised.epoch:
@@ -150,7 +150,7 @@ class Hosting:
             )
 
     def update(self, resource: int, values: dict[str, Scalar], version: int, now: Instant) -> None:
-        """The latest values of a dynamic resource. What its ranges fix need not be said."""
+        """The latest values of a dynamic resource. Values that its ranges fix may be omitted."""
         hosted = self._known(resource)
         if hosted.advertised.is_static:
             raise ProtocolError(Reason.RESOURCE_OUT_OF_RANGE, "a static resource does not change; register it anew")
@@ -163,7 +163,7 @@ class Hosting:
         if version <= hosted.version and hosted.values is not None:
             if version < hosted.version:
                 raise ProtocolError(Reason.RESOURCE_OUTDATED, f"update {hosted.version} is newer")
-            return  # repeated
+            return  # a repeat
         before, hosted.values, hosted.version = hosted.values, full, version
         self.number += 1
         hosted.number, hosted.at = self.number, self._network_time(now)
@@ -179,7 +179,7 @@ class Hosting:
         )
 
     def renew(self, resource: int, lease_ns: int, now: Instant) -> None:
-        """Its owner is still there."""
+        """Renew a lease."""
         self._lease(self._known(resource), now + lease_ns)
 
     def _lease(self, hosted: HostedResource, until: Instant) -> None:
@@ -189,7 +189,7 @@ class Hosting:
             self._leases = sorted((each.expires_at, each.advertised.id) for each in self.resources.values())
 
     def withdraw(self, resource: int) -> None:
-        """It goes."""
+        """Remove a resource."""
         self._drop(self._known(resource))
         self._changed([], [resource])
 
@@ -218,7 +218,7 @@ class Hosting:
             self._state(self._state_of(hosted, hosted.values, None))
 
     def expire(self, now: Instant) -> list[HostedResource]:
-        """Resources whose owners have not been heard of in time go."""
+        """Remove resources whose owners did not renew their leases in time."""
         gone = []
         while self._leases and self._leases[0][0] <= now:
             hosted = self.resources.get(heappop(self._leases)[1])
@@ -234,7 +234,7 @@ class Hosting:
         return self._leases[0][0] if self._leases else None
 
     def outdated(self, resource: int, epoch: int) -> None:
-        """It was attached elsewhere, later."""
+        """It was attached elsewhere later."""
         hosted = self.resources.get(resource)
         if hosted is not None and hosted.advertised.epoch < epoch:
             self._drop(hosted)
@@ -243,7 +243,7 @@ class Hosting:
     # -- requests -----------------------------------------------------------------------------------------------
 
     def matching(self, condition: ResourceCondition, now: Instant) -> list[FoundResource]:
-        """The dynamic resources that fit now, and those that may fit and have told no values yet."""
+        """The dynamic resources that match now, and those that may match and have no values yet."""
         at = self._network_time(now)
         found = []
         for slot in self._index.intersecting(condition.conjunction, Stored.ADVERTISEMENTS):

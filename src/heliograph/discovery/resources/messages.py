@@ -1,11 +1,11 @@
 """Messages between resource services of neighbouring brokers.
 
 In:    values, or JSON from a neighbour's service.
-Out:   JSON, or structs; ProtocolError(BODY_MALFORMED) where the JSON does not fit.
+Out:   JSON, or structs; ProtocolError(BODY_MALFORMED) if the JSON is invalid.
 State: none.
-Not here: what clients say (service.py), frames (wire/frames.py), what is made of messages (the other files here).
+Not here: messages of clients (service.py), frames (wire/frames.py), how messages are handled (the other files here).
 
-A broker is named by its id; where it hosts resources, its place (cluster and slot) says how it is reached. A request is
+A broker is named by its id; if it hosts resources, its place (cluster and slot) says how it is reached. A request is
 named by its host broker's id, that broker's incarnation and a number. Times are network time in nanoseconds.
 """
 
@@ -26,11 +26,11 @@ IDS_PER_BODY_MAX = 500
 TEXT_LENGTH_MAX = 4_096
 NAME_LENGTH_MAX = 128
 VALUES_MAX = 64
-VALUES_BYTES_MAX = 8_192  # of one resource, as JSON: two states of it fit a message
-PART_BYTES = 40_000  # of the items of one message: with the rest of it, below what a service may send at once
+VALUES_BYTES_MAX = 8_192  # of one resource, as JSON: two of its states fit in a message
+PART_BYTES = 40_000  # of the items in one message: with the rest, below what a service may send at once
 
 Id = Annotated[int, Meta(ge=0)]
-"""Of a broker or a resource. That it has 64 bits is checked below: the decoder compares with 63 only."""
+"""Of a broker or a resource. Its 64 bits are checked below, because the decoder can check only 63."""
 Count = Annotated[int, Meta(ge=0, le=(1 << 62) - 1)]
 Text = Annotated[str, Meta(max_length=TEXT_LENGTH_MAX)]
 Name = Annotated[str, Meta(max_length=NAME_LENGTH_MAX)]
@@ -49,7 +49,7 @@ class AdvertisedResource(Body, frozen=True, array_like=True):
     where: Text  # its ranges, in the canonical form of the language predicates
     epoch: Count  # when its owner attached it: the newest wins
     name: Name = ""
-    attached: bool = False  # another broker may have it too, and has to hear of this: it is told even if it is covered
+    attached: bool = False  # another broker may host it too, and must be told: it is told even if covered
 
 
 class FoundResource(Body, frozen=True, array_like=True):
@@ -59,15 +59,15 @@ class FoundResource(Body, frozen=True, array_like=True):
     host: Id
     incarnation: Count  # of its host broker
     epoch: Count
-    at: Count  # when its host broker said so
+    at: Count  # when its host broker answered
     number: Count  # the host broker's count of changes at that time
     name: Name
-    values: Values | None  # None: it has told no values yet …
-    where: Text = ""  # … and only its ranges say whether it may fit
+    values: Values | None  # None: it has reported no values yet …
+    where: Text = ""  # … and only its ranges show whether it may match
 
 
 class AdvertisementsTold(Body, frozen=True, tag="told", tag_field="say"):
-    """What a broker hosts: a change with the next number, or all of it (``full``), in several bodies if ``more``."""
+    """What a broker hosts: a change with the next number, or everything (``full``), in several bodies if ``more``."""
 
     host: Id
     name: Name
@@ -82,21 +82,21 @@ class AdvertisementsTold(Body, frozen=True, tag="told", tag_field="say"):
 
     @property
     def age(self) -> tuple[int, int]:
-        """The greater is newer."""
+        """The greater one is newer."""
         return (self.incarnation, self.number)
 
 
 class AdvertisementsOffered(Body, frozen=True, tag="offer", tag_field="say"):
-    """What the sender has of whom, and what it wants in full. ``fresh``: what was said before on this link is void."""
+    """Which brokers' tables the sender has and which it wants. ``fresh``: earlier messages on this link are void."""
 
     has: Annotated[list[tuple[Id, Count, Count]], Meta(max_length=IDS_PER_BODY_MAX)] = []
     wants: Annotated[list[Id], Meta(max_length=IDS_PER_BODY_MAX)] = []
     fresh: bool = False
-    more: bool = False  # the sender has more, and says so next
+    more: bool = False  # the sender has more, which follow
 
 
 class ResourceRequest(Body, frozen=True, tag="ask", tag_field="say"):
-    """A one-time request on its way. ``cover``: the request whose answers it shares, toward whose host it goes."""
+    """A one-time request in transit. ``cover``: the request whose answers it shares, toward whose host it goes."""
 
     id: RequestId
     attempt: Number
@@ -120,29 +120,29 @@ class ResourcesFound(Body, frozen=True, tag="found", tag_field="say"):
 
 
 class ResourceRequestDone(Body, frozen=True, tag="done", tag_field="say"):
-    """Everything the sender asked on behalf of this request has answered."""
+    """All brokers that the sender asked on behalf of this request have answered."""
 
     id: RequestId
     attempt: Number
     cover: RequestId | None = None  # as in the request that this answers
-    hosts: Annotated[list[tuple[Id, Count, Count]], Meta(max_length=IDS_PER_BODY_MAX)] = []  # who answered, and as of
+    hosts: Annotated[list[tuple[Id, Count, Count]], Meta(max_length=IDS_PER_BODY_MAX)] = []  # which hosts answered, at
     # which incarnation and number of changes
-    lost: bool = False  # somebody went away meanwhile
-    uncovered: bool = False  # the covering request is not known there any more, or its answers are too old
+    lost: bool = False  # a broker became unreachable in the meantime
+    uncovered: bool = False  # the covering request is no longer known there, or its answers are too old
     as_of: Count = 0  # no answer is older
-    direct: Annotated[list[tuple[Id, Count]], Meta(max_length=IDS_PER_BODY_MAX)] = []  # how many answers a host sent
-    # directly: they may come later than this
+    direct: Annotated[list[tuple[Id, Count]], Meta(max_length=IDS_PER_BODY_MAX)] = []  # answers that a host
+    # sent directly: they may arrive later than this
 
 
 class StandingRequests(Body, frozen=True, tag="want", tag_field="say"):
-    """Continuous requests that begin or end; each with the brokers that host what may fit."""
+    """Continuous requests that begin or end, each with the brokers that host what may match."""
 
     add: Annotated[list[tuple[RequestId, Text, Hosts]], Meta(max_length=32)] = []
     drop: Annotated[list[RequestId], Meta(max_length=IDS_PER_BODY_MAX)] = []
 
 
 class ResourceState(Body, frozen=True, tag="state", tag_field="say"):
-    """What became of a resource: for everybody whose continuous request matches what it was or is."""
+    """A resource's new state, for all continuous requests that match its old or new values."""
 
     host: Id
     incarnation: Count
@@ -156,7 +156,7 @@ class ResourceState(Body, frozen=True, tag="state", tag_field="say"):
 
 
 class RequestsStirred(Body, frozen=True, tag="stir", tag_field="say"):
-    """The way to some hosts changed: something may have been missed by these continuous requests."""
+    """The way to some hosts changed: these continuous requests may have missed something."""
 
     ids: Annotated[list[RequestId], Meta(max_length=IDS_PER_BODY_MAX)]
     ttl: Annotated[int, Meta(ge=0, le=64)] = 64
@@ -182,7 +182,7 @@ Item = TypeVar("Item")
 
 
 def in_parts(items: Sequence[Item], count_max: int) -> list[list[Item]]:
-    """Items in lists that fit a message each; one empty list if there are none."""
+    """Items in lists that each fit in a message; one empty list if there are none."""
     if len(items) <= 1:
         return [list(items)]
     parts: list[list[Item]] = [[]]

@@ -1,14 +1,14 @@
-"""Ordering: the best k of what was found.
+"""Ordering: the best k of the resources found.
 
 In:    resources, an order ("memory desc", "load", "near", "together"), costs to their hosts.
-Out:   the best k, best first; what a broker has to pass on so that its requester can choose.
+Out:   the best k, best first; what a broker has to pass on so that the requester's broker can choose.
 State: none.
 Not here: what costs are (places.py).
 
-By attribute: ascending unless "desc"; what lacks the attribute comes last. "load" is the attribute of that name,
-ascending. "near": by the cost of the way to the host broker. "together": near one another, greedily: from each possible
-first one the nearest to it, and of these sets the one with the least sum of distances; this is not always the best set.
-Where costs between others are not known, they are taken to be what both cost from the requester.
+By attribute: ascending unless "desc"; resources without the attribute come last. "load" is the attribute of that name,
+ascending. "near": by the cost of the path to the host broker. "together": near one another, by a greedy search: for
+each possible first resource take those nearest to it, and of these sets the one with the smallest sum of distances.
+This is not always the best set. An unknown cost between two others is taken as the sum of their costs from here.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from heliograph.discovery.resources.messages import FoundResource
 from heliograph.errors import UsageError
 
 NEAR, TOGETHER = "near", "together"
-FIRST_TRIED_MAX = 64  # first ones that "together" tries
+FIRST_TRIED_MAX = 64  # first resources that "together" tries
 
 Cost = Callable[[int], int]
 
 
 def check_order(order: str) -> None:
-    """UsageError if this is no order."""
+    """UsageError if this is not an order."""
     words = order.split()
     if order and (len(words) > 2 or not words or (len(words) == 2 and words[1] not in ("asc", "desc"))):
         raise UsageError(f"an order is an attribute, perhaps with desc, or near or together; not {order[:64]!r}")
@@ -46,7 +46,7 @@ def best(found: Sequence[FoundResource], count: int, order: str, cost: Cost) -> 
 
 
 def key_of(order: str) -> Callable[[FoundResource], tuple[object, ...]]:
-    """By what an order by attribute sorts."""
+    """The sort key of an order by attribute."""
     name, _, direction = order.partition(" ")
     sign = -1 if direction.strip() == "desc" else 1
 
@@ -60,9 +60,9 @@ def key_of(order: str) -> Callable[[FoundResource], tuple[object, ...]]:
 
 
 def enough(found: Sequence[FoundResource], count: int, order: str) -> list[FoundResource]:
-    """What a host passes on: its own best, where others cannot change which these are; else everything.
+    """What a host passes on: its own best, if the others cannot affect which these are; otherwise everything.
 
-    By nearness all resources of one host are alike, so any ``count`` of them will do.
+    By nearness all resources of one host are equal, so any ``count`` of them will do.
     """
     if not count or order == TOGETHER or len(found) <= count:
         return list(found)

@@ -2,7 +2,7 @@
 
 In:    the ways that the broker tells its services.
 Out:   next hops and costs by place (cluster and slot); neighbours that came and went.
-State: the ways told last.
+State: the latest ways.
 Not here: how ways are found (broker/routing/map.py).
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from heliograph.machine import LinkId
 from heliograph.wire.ways import WaysHere
 
-COST_FAR = 1 << 40  # of a place that cannot be reached
+COST_FAR = 1 << 40  # of an unreachable place
 
 Place = tuple[str, int]
 """Where a broker is: its cluster, and its slot there. An address may replace it later."""
@@ -21,14 +21,14 @@ Place = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class WaysChanged:
-    """What is new in the ways."""
+    """What has changed in the ways."""
 
     came: tuple[LinkId, ...]
     went: tuple[LinkId, ...]
 
 
 class Places:
-    """Where everything is, seen from here."""
+    """The network as seen from here."""
 
     def __init__(self) -> None:
         self.ways: WaysHere | None = None
@@ -42,7 +42,7 @@ class Places:
         return ("", 0) if self.ways is None else (self.ways.cluster, self.ways.slot)
 
     def hear(self, ways: WaysHere) -> WaysChanged:
-        """The ways are these now."""
+        """Take new ways."""
         before = self.links
         self.ways = ways
         self.links = {each.link: each.name for each in ways.neighbours}
@@ -52,11 +52,11 @@ class Places:
         return WaysChanged(came, tuple(link for link in before if link not in self.links))
 
     def hop(self, place: Place) -> LinkId | None:
-        """The link toward a place; None if it cannot be reached."""
+        """The link toward a place; None if it is unreachable."""
         return self._way(place)[0]
 
     def cost(self, place: Place) -> int:
-        """How far it is; ours is 0."""
+        """Its distance; ours is 0."""
         return 0 if place == self.here else self._way(place)[1]
 
     def _way(self, place: Place) -> tuple[LinkId | None, int]:

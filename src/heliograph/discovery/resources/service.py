@@ -1,9 +1,9 @@
 """The resource service of a broker: a machine at the end of a pipe.
 
-In:    wishes of clients; messages of neighbours' services; ways; askers that are gone; time.
+In:    requests of clients; messages of neighbours' services; ways; requesters that disconnect; time.
 Out:   answers; messages to neighbours; publications to watchers' inboxes and under System/Resources.
-State: its session with the broker, and network time; the core has the rest.
-Not here: resource discovery itself (core.py), what clients wish (desk.py), watchers (watchers.py).
+State: its session with the broker, and network time; the core holds the rest.
+Not here: resource discovery itself (core.py), requests of clients (desk.py), watchers (watchers.py).
 Paper: [resources] §4 and §5.
 """
 
@@ -39,8 +39,8 @@ from heliograph.wire.ways import WaysHere
 
 NS_PER_MS = 1_000_000
 NS_PER_S = 1_000_000_000
-TICK_NS = NS_PER_S // 2  # between looks at what expires
-TIME_EVERY_NS = 10 * NS_PER_S  # the broker is asked for network time
+TICK_NS = NS_PER_S // 2  # between checks for expired entries
+TIME_EVERY_NS = 10 * NS_PER_S  # how often the broker is asked for network time
 
 _encode = msgspec.json.Encoder().encode
 
@@ -48,7 +48,7 @@ _encode = msgspec.json.Encoder().encode
 class ResourceService:
     """A machine: resource discovery for one broker.
 
-    It has 33 methods because the contract of machines and of services that attend takes twenty of them.
+    It has 33 methods because the contract of machines and of attending services takes twenty of them.
     """
 
     def __init__(self, config: ResourcesConfig, *, seed: int, incarnation: int) -> None:
@@ -58,7 +58,7 @@ class ResourceService:
         self._secret = sha256(f"{seed}/{incarnation}/resources".encode()).digest()
         self._session: BrokerSession | None = None
         self._now: Instant = 0
-        self._ahead_ns = 0  # network time is our own and so much
+        self._ahead_ns = 0  # network time less our own
         self._announcer = ResourceAnnouncer(self._publish, self._network_time)
         self._core = ResourceCore(
             config,
@@ -74,8 +74,8 @@ class ResourceService:
             reply=self._reply,
         )
         self._direct = DirectLinks(config.direct_links_max, self._secret, self._outbox, self._timers)
-        self._address = ""  # where others dial our broker
-        self._inbox = ""  # of our session on the pipe: direct answers come there
+        self._address = ""  # where other brokers dial our broker
+        self._inbox = ""  # of our session on the pipe: direct answers arrive there
         self._watchers = Watchers(
             self._timers,
             config.watches_per_client_max,
@@ -93,7 +93,7 @@ class ResourceService:
     # -- the pipe ---------------------------------------------------------------------------------------------------
 
     def attach(self, link: LinkId, peer: Peer, now: Instant) -> None:
-        """The broker is there, or a requester's broker that was dialled."""
+        """The broker is attached, or a requester's broker that was dialled."""
         self._now = now
         if self._direct.attach(link, peer, now):
             return
@@ -109,14 +109,14 @@ class ResourceService:
         self._tick(now)
 
     def detach(self, link: LinkId, reason: Reason, now: Instant) -> None:
-        """The broker is gone, or a requester's broker."""
+        """The link to the broker, or to a requester's broker, has closed."""
         if self._session is not None and self._session.link == link:
             self._session = None
         else:
             self._direct.detach(link, now)
 
     def receive(self, link: LinkId, data: bytes, now: Instant) -> None:
-        """What the broker says."""
+        """Bytes from the broker."""
         self._now = now
         if self._session is None or self._session.link != link:
             self._direct.receive(link, data, now)
@@ -126,7 +126,7 @@ class ResourceService:
             self._outbox.hang_up(link, self._session.fault)
 
     def _welcomed(self, welcome: Welcome, now: Instant) -> None:
-        """We know our inbox now: direct answers come there."""
+        """Our inbox is known now: direct answers arrive there."""
         if self._session is not None and not self._inbox:
             self._inbox = welcome.inbox
             self._session.subscribe(f"{self._inbox}/direct/+".encode(), self._hear_direct)
@@ -155,7 +155,8 @@ class ResourceService:
             self._address = str(report["addresses"][0])[:NAME_LENGTH_MAX]
 
     def _reply(self, id: RequestId) -> tuple[str, str] | None:
-        """Where direct answers to this request are to go. Its last level is secret: who was not asked cannot answer."""
+        """Where direct answers to this request go. The last level is secret, so only brokers that were asked can
+        answer."""
         if not self._address or not self._inbox:
             return None
         return self._address, f"{self._inbox}/direct/{self._seal(id)}"
@@ -191,22 +192,22 @@ class ResourceService:
             self._session.order({"do": "report", "question": "usage"}, self._hear_usage)
         self._timers.set("tick", now + TICK_NS, self._tick)
 
-    # -- what the core tells ----------------------------------------------------------------------------------------
+    # -- from the broker to the core --------------------------------------------------------------------------------
 
     def hear_ways(self, ways: WaysHere, now: Instant) -> None:
         """Neighbours and ways."""
         self._core.hear_ways(ways, now)
 
     def hear_neighbour(self, link: LinkId, payload: bytes, now: Instant) -> None:
-        """A neighbour's service."""
+        """A message of a neighbour's service."""
         self._core.hear_neighbour(link, payload, now)
 
     def hear_refusal(self, link: LinkId, number: int, reason: Reason, now: Instant) -> None:
-        """What we sent did not arrive."""
+        """Our message did not arrive."""
         self._core.hear_refusal(link, reason, now)
 
     def hear_end(self, asker: LinkId, now: Instant) -> None:
-        """A client is gone, and with it what it watched."""
+        """A client disconnected: end its watches."""
         self._watchers.leave(self._core, asker)
 
     def _answer(self, frame: Frame, body: bytes, flags: int) -> None:
@@ -224,7 +225,7 @@ class ResourceService:
     # -- the rest of the contract -----------------------------------------------------------------------------------
 
     def clock(self, wall_ns: int, now: Instant) -> None:
-        """The wall clock, until the broker tells network time."""
+        """The wall clock, used until the broker reports network time."""
         if not self._ahead_ns:
             self._ahead_ns = wall_ns - now
 
@@ -234,11 +235,11 @@ class ResourceService:
         self._timers.run(now)
 
     def take(self) -> Effects:
-        """What is wanted since the last take."""
+        """The effects since the last take."""
         return self._outbox.empty(self._timers.next())
 
     def report(self, question: str) -> Any:
-        """What it knows and counts: overview or tables."""
+        """What it knows and its counters: overview or tables."""
         core = self._core
         if question == "tables":
             return core.forwarding.tables()
@@ -247,13 +248,13 @@ class ResourceService:
         return overview(core, self._watchers, self._direct)
 
     def receive_datagram(self, socket: SocketName, source: Address, data: bytes, now: Instant) -> None:
-        """It has no sockets."""
+        """Ignored: it has no sockets."""
 
     def press(self, link: LinkId, pressed: bool, now: Instant) -> None:
-        """What waits for a neighbour is bounded by the broker."""
+        """Ignored: the broker bounds what waits for a neighbour."""
 
     def done(self, ticket: Ticket, result: Any, now: Instant) -> None:
-        """It asks for nothing that ends in a ticket."""
+        """Ignored: it requests nothing that has a ticket."""
 
     def failed(self, ticket: Ticket, reason: Reason, now: Instant) -> None:
         """A requester's broker could not be dialled."""
@@ -261,5 +262,5 @@ class ResourceService:
         self._direct.failed(ticket, now)
 
     def tell(self, command: Any, now: Instant) -> None:
-        """It takes no commands."""
+        """Ignored: it takes no commands."""
         raise UsageError(f"the resource service does not know the command {command!r}")

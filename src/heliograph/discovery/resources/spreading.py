@@ -1,14 +1,14 @@
-"""Spreading advertisements: every broker hears what every broker hosts, once per change.
+"""Spreading advertisements: every broker is told what every broker hosts, once per change.
 
-In:    what we host; what neighbours tell, offer and want; links that come and go.
+In:    what we host; what neighbours tell, offer and want; links that come up and end.
 Out:   messages to neighbours; what was new in the table.
-State: what we told of ourselves: a number, and the advertisements that are told.
+State: what we told others about ourselves: a number, and the advertisements.
 Not here: the table (table.py), our own resources (hosting.py).
 Paper: [resources] §3: advertisements flood. Design: numbered as interests are (broker/routing/interests.py).
 
-A dynamic advertisement that another of ours covers is not told until that goes: requests come here anyway. One that its
-owner attached anew is told all the same, so that the broker where it was before lets it go. A gap asks
-whoever told it for a snapshot. On a new link each side offers what it has.
+A dynamic advertisement that another of ours covers is not told until that one is removed: requests come here anyway.
+One that its owner attached again is told nevertheless, so that the broker where it was before removes it. A broker that
+finds a gap asks the sender for a snapshot. On a new link each side offers what it has.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Send = Callable[[LinkId, Message], None]
 
 
 class OwnAdvertisements:
-    """What we host, and what of it is told: what nothing else of ours covers."""
+    """What we host, and which of it is told: advertisements that no other of ours covers."""
 
     def __init__(self) -> None:
         self.all: dict[int, AdvertisedResource] = {}
@@ -47,7 +47,7 @@ class OwnAdvertisements:
     def change(
         self, came: Iterable[AdvertisedResource], went: Iterable[int]
     ) -> tuple[list[AdvertisedResource], list[int]]:
-        """What has to be told of a change: what is new, and what is no more."""
+        """What has to be told of a change: the new advertisements, and the removed ones."""
         add: dict[int, AdvertisedResource] = {}
         remove: dict[int, None] = {}
         freed: list[AdvertisedResource] = []
@@ -79,7 +79,7 @@ class OwnAdvertisements:
         self.told[advertised.id] = add[advertised.id] = advertised
 
     def _is_covered(self, condition: ResourceCondition) -> bool:
-        """True if every request that overlaps this overlaps another one, too: that one names the same attributes."""
+        """True if every request that overlaps this also overlaps another one with the same attributes."""
         return any(
             read_condition(self.told[self._ids[slot]].where).box.keys() == condition.box.keys()
             for slot in self._index.coverers(condition.conjunction)
@@ -93,7 +93,7 @@ class OwnAdvertisements:
             del self._ids[slot]
 
     def _tell_covered(self, gone: AdvertisedResource, add: dict[int, AdvertisedResource]) -> None:
-        """What only the one that is gone covered is told from now on."""
+        """Tell the advertisements that only the removed one covered."""
         wide = read_condition(gone.where)
         for advertised in self.all.values():
             if (
@@ -105,7 +105,7 @@ class OwnAdvertisements:
 
 
 class Spreading:
-    """Tells neighbours, and hears them."""
+    """Exchanges advertisements with neighbours."""
 
     def __init__(
         self,
@@ -124,15 +124,15 @@ class Spreading:
         self._number = 0
         self._told_place: tuple[str, int] | None = None
         self.frames_told = 0
-        self._awaited: dict[LinkId, dict[int, None] | None] = {}  # whose offer (None) or snapshots are on their way
+        self._awaited: dict[LinkId, dict[int, None] | None] = {}  # neighbours that owe us an offer (None) or snapshots
 
     @property
     def is_settled(self) -> bool:
-        """False while what neighbours have that we lack is on its way."""
+        """False while data that neighbours have and we lack is on its way."""
         return not self._awaited
 
     def link_down(self, link: LinkId) -> None:
-        """A neighbour is gone, or has not the service."""
+        """A neighbour is gone, or does not have the service."""
         self._awaited.pop(link, None)
 
     # -- ours ---------------------------------------------------------------------------------------------------
@@ -155,11 +155,11 @@ class Spreading:
 
     @property
     def _is_known(self) -> bool:
-        """True if our own table has us, as everybody's has."""
+        """True if our own table contains us, as the tables of others do."""
         return self._places.ways is not None and self._places.ways.broker in self._table.hosts
 
     def _tell_all(self) -> None:
-        """All that we host, anew."""
+        """Tell everything that we host again."""
         self._number += 1
         for part in self._snapshot_of_own():
             self._learn(part)
@@ -203,7 +203,7 @@ class Spreading:
     # -- links --------------------------------------------------------------------------------------------------
 
     def place_changed(self) -> None:
-        """We may have another place now: everybody has to know."""
+        """Our place may have changed: tell all brokers."""
         if self._places.here == self._told_place or self._places.ways is None:
             return
         self._told_place = self._places.here
@@ -211,7 +211,7 @@ class Spreading:
             self._tell_all()
 
     def greet(self, link: LinkId, fresh: bool = False) -> None:
-        """A neighbour is there: offer what we have."""
+        """A new neighbour: offer what we have."""
         self._awaited[link] = None
         has = [
             (host.broker, host.incarnation, host.number) for host in self._table.hosts.values() if not host.is_partial
@@ -228,7 +228,7 @@ class Spreading:
         for broker, incarnation, number in offer.has:
             host = self._table.hosts.get(broker)
             if broker == me and not self._is_known:
-                self._tell_all()  # an earlier life of ours is remembered there
+                self._tell_all()  # the neighbour remembers an earlier incarnation of ours
             elif broker != me and (host is None or host.age < (incarnation, number)):
                 wants.append(broker)
         if wants:
@@ -251,7 +251,7 @@ class Spreading:
             self._send(link, told)
 
     def hear_told(self, link: LinkId, told: AdvertisementsTold) -> None:
-        """What somebody hosts; passed on if it is news."""
+        """What a broker hosts; passed on if it is new."""
         me = self._places.ways
         if me is None:
             return
@@ -277,7 +277,7 @@ class Spreading:
                 del self._awaited[link]
 
     def _hear_of_us(self, told: AdvertisementsTold) -> None:
-        """Somebody remembers an earlier life of ours, or lies: what we host now is newer."""
+        """A broker remembers an earlier incarnation of ours, or lies: what we host now is newer."""
         me = self._places.ways
         assert me is not None
         if told.age <= (me.incarnation, self._number):

@@ -1,16 +1,16 @@
-"""Standing requests: continuous requests for dynamic resources, and the states that they are told.
+"""Standing requests: continuous requests for dynamic resources, and the states that they receive.
 
 In:    continuous requests of our clients and of neighbours; states of our own resources and from neighbours; new
        advertisements; ways that changed.
-Out:   requests to the neighbours that lead to hosts of what may fit; states to those who asked, once.
-State: requests by id with the hop that asked; what each neighbour was told; states seen lately.
+Out:   requests to the neighbours that lead to hosts of what may match; states to requesters, once.
+State: requests by id with the hop that asked; what each neighbour was told; states seen recently.
 Not here: watchers of our own clients (watchers.py), one-time requests (forwarding.py).
 Paper: [resources] §4.3.2; covering as in §3.
 
-A request goes to the hosts that its own broker found, each by the way toward it, so that it cannot go in circles. To
-each neighbour goes what no other request that went there for that host covers. When a covering one goes, what it held
-back is told. A way that changed stirs the requests that used it: somebody may have missed something, and asks for what
-there is now.
+A request goes to the hosts that its own broker found, each by the path toward it, so that it cannot go in circles. A
+neighbour is told only requests that no other request told there for the same host covers. When a covering request ends,
+those that it covered are told. A way that changes stirs the requests that used it: they may have missed something, so
+their brokers ask for the current state.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from heliograph.matching.boxes.chunk import Stored
 from heliograph.matching.boxes.index import BoxIndex, IndexFullError
 
 STATES_REMEMBERED = 4_096
-STIR_TTL = 64  # hops; while ways change, a request may go in a circle for a moment
+STIR_TTL = 64  # hops; while ways change, a request may briefly go in a circle
 
 
 Hosts = dict[int, None]
@@ -49,7 +49,7 @@ class StandingRequest:
 
     id: RequestId
     condition: ResourceCondition
-    hops: dict[LinkId, Hosts]  # who asked, and for which hosts; our own clients ask for all
+    hops: dict[LinkId, Hosts]  # hops that asked, and for which hosts; our own clients ask for all
     slot: int
     needs: dict[LinkId, Hosts] = field(default_factory=dict)  # neighbours that lead to these hosts
 
@@ -69,7 +69,7 @@ class StandingForwarding:
         emptied: Callable[[RequestId, HostingBroker], None],
     ) -> None:
         self.requests: dict[RequestId, StandingRequest] = {}
-        self.frames_told = 0  # requests that begin or end, to neighbours
+        self.frames_told = 0  # frames with requests that begin or end, to neighbours
         self.states_told = 0
         self._table = table
         self._places = places
@@ -86,7 +86,7 @@ class StandingForwarding:
     # -- requests -----------------------------------------------------------------------------------------------
 
     def add(self, hop: LinkId, id: RequestId, where: str, hosts: Iterable[int] = ()) -> None:
-        """Somebody asks, for these hosts; our own clients for all. ProtocolError if that cannot be read or kept."""
+        """A hop asks for these hosts; our own clients for all. ProtocolError if that cannot be read or kept."""
         request = self.requests.get(id)
         if request is None:
             request = self.requests[id] = self._begin(id, where)
@@ -108,7 +108,7 @@ class StandingForwarding:
         return request
 
     def drop(self, hop: LinkId, id: RequestId) -> None:
-        """Somebody does not ask any more."""
+        """A hop no longer asks."""
         request = self.requests.get(id)
         if request is None or hop not in request.hops:
             return
@@ -120,7 +120,7 @@ class StandingForwarding:
         self._meet_needs(request)
 
     def _wanted(self, request: StandingRequest) -> Hosts:
-        """The hosts that anybody asks for."""
+        """The hosts that any hop asks for."""
         wanted: Hosts = {}
         for hop, hosts in request.hops.items():
             if hop == HERE:
@@ -130,7 +130,7 @@ class StandingForwarding:
         return wanted
 
     def _meet_needs(self, request: StandingRequest) -> bool:
-        """Tell the neighbours that have to know; True if the ways to hosts are others than before."""
+        """Tell the neighbours that have to know. Returns True if the ways to hosts have changed."""
         needs: dict[LinkId, Hosts] = {}
         for broker in self._wanted(request):
             host = self._table.hosts.get(broker)
@@ -143,7 +143,7 @@ class StandingForwarding:
         return before != needs
 
     def _offer(self, request: StandingRequest, link: LinkId) -> None:
-        """Tell a neighbour which hosts we need by way of it, but for those for which it was told something wider."""
+        """Tell a neighbour which hosts we need through it, except those for which it was told a wider request."""
         sent = self._sent.setdefault(link, {})
         hosts = dict(request.needs.get(link, {}))
         for slot in self._index.coverers(request.condition.conjunction) if hosts else ():
@@ -160,7 +160,7 @@ class StandingForwarding:
         else:
             del sent[request.id]
         if any(host not in hosts for host in before):
-            self._tell_covered(request, link)  # before this one goes: no state falls between the two
+            self._tell_covered(request, link)  # before this one ends, so that no state is missed in between
         if hosts:
             some = list(hosts)[:IDS_PER_BODY_MAX]
             self._send(link, StandingRequests(add=[(request.id, request.condition.text, some)]))
@@ -168,7 +168,7 @@ class StandingForwarding:
             self._send(link, StandingRequests(drop=[request.id]))
 
     def _tell_covered(self, narrower: StandingRequest, link: LinkId) -> None:
-        """It does not cover others there as far as before: what it held back is told."""
+        """It covers less there than before: tell the neighbour the requests that it covered."""
         for slot in self._index.covered(narrower.condition.conjunction).tolist():
             other = self._by_slot[slot]
             if other is not narrower and link in other.needs:
@@ -184,14 +184,14 @@ class StandingForwarding:
     # -- changes around us --------------------------------------------------------------------------------------
 
     def advertised(self, condition: ResourceCondition) -> None:
-        """Something new is advertised: who may want it has to ask for it."""
+        """A resource is newly advertised: requests that may match it must reach its host."""
         self._meet_all(
             self._by_slot[slot]
             for slot in self._index.intersecting(condition.conjunction, Stored.SUBSCRIPTIONS).tolist()
         )
 
     def withdrawn(self, host: HostingBroker, condition: ResourceCondition) -> None:
-        """Something is advertised no more: who gets nothing more from that host hears it, whatever got lost before."""
+        """An advertisement was withdrawn: tell requests that get no more from that host, whatever was lost before."""
         for slot in self._index.intersecting(condition.conjunction, Stored.SUBSCRIPTIONS).tolist():
             request = self._by_slot[slot]
             self._meet_needs(request)
@@ -199,7 +199,7 @@ class StandingForwarding:
                 self._emptied(request.id, host)
 
     def reborn(self, host: HostingBroker) -> None:
-        """A host began another life: what it said before is void, and what it has now is asked for."""
+        """A host restarted: its earlier states are void, and its current ones are requested."""
         for request in self.requests.values():
             if HERE in request.hops:
                 self._emptied(request.id, host)
@@ -217,7 +217,7 @@ class StandingForwarding:
         self._meet_all(self.requests.values())
 
     def _meet_all(self, requests: Iterable[StandingRequest]) -> None:
-        """Tell neighbours what has changed; who may have missed something is told."""
+        """Tell neighbours what has changed, and tell the requests that may have missed something."""
         stirred: dict[LinkId, list[RequestId]] = {}
         for request in list(requests):
             if self._meet_needs(request):
@@ -235,7 +235,7 @@ class StandingForwarding:
             self._send(hop, RequestsStirred(ids[start : start + IDS_PER_BODY_MAX], ttl))
 
     def hear_stirred(self, link: LinkId, message: RequestsStirred) -> None:
-        """Further on, a way changed: also those that a request of ours covers may have missed something."""
+        """A way changed farther on: requests that one of ours covers may have missed something too."""
         if not message.ttl:
             return
         stirred: dict[LinkId, dict[RequestId, None]] = {}
@@ -255,7 +255,7 @@ class StandingForwarding:
     # -- states -------------------------------------------------------------------------------------------------
 
     def state(self, came: LinkId | None, state: ResourceState) -> None:
-        """A state of a resource, ours or from a neighbour: to everybody whom it concerns, once."""
+        """A state of a resource, ours or from a neighbour: sent once to each hop whose requests match."""
         mark = (state.host, state.incarnation, state.number)
         if mark in self._seen:
             return

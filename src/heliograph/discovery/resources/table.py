@@ -1,8 +1,8 @@
 """The table of advertisements: which resources there are, and which brokers host them.
 
 In:    what hosting brokers tell, as numbered changes and snapshots.
-Out:   what was new; the static resources and the hosting brokers that a request overlaps.
-State: per hosting broker its advertisements; a box index of static and one of dynamic ones; answers given lately.
+Out:   what has changed; the static resources and the hosting brokers that a request overlaps.
+State: per hosting broker its advertisements; a box index of static and one of dynamic ones; recent answers.
 Not here: telling neighbours (spreading.py), which link leads to a host (places.py).
 Paper: [resources] §3 and §4.1, the SRT. The last hop of an advertisement is the next hop toward its host.
 """
@@ -20,7 +20,7 @@ from heliograph.matching.boxes.chunk import Stored
 from heliograph.matching.boxes.index import BoxIndex, IndexFullError
 
 HOSTS_MAX = 16_384
-REMEMBERED_MAX = 4_096  # questions whose answers are kept until the table changes
+REMEMBERED_MAX = 4_096  # queries whose answers are kept until the table changes
 
 
 @dataclass(slots=True)
@@ -38,18 +38,18 @@ class HostingBroker:
 
     @property
     def age(self) -> tuple[int, int]:
-        """The greater is newer."""
+        """The greater one is newer."""
         return (self.incarnation, self.number)
 
 
 @dataclass(slots=True)
 class TableDifference:
-    """What a change made new."""
+    """What a change added and removed."""
 
     added: list[AdvertisedResource] = field(default_factory=list)
     removed: list[AdvertisedResource] = field(default_factory=list)
-    is_reborn: bool = False  # its host began another life
-    refused: int = 0  # advertisements that cannot be read, or for which there is no room
+    is_reborn: bool = False  # its host restarted
+    refused: int = 0  # advertisements that cannot be read, or exceed the limit
 
 
 class AdvertisementTable:
@@ -67,13 +67,13 @@ class AdvertisementTable:
         return len(self._rows[0]) + len(self._rows[1])
 
     def resize(self, resources_max: int) -> None:
-        """Another limit is in force."""
+        """Apply a new limit."""
         self._resources_max = resources_max
 
     # -- learning -----------------------------------------------------------------------------------------------
 
     def learn(self, told: AdvertisementsTold) -> TableDifference | None:
-        """Take a change or a part of a snapshot in. None: something is missing before it."""
+        """Add a change or a part of a snapshot. None: an earlier one is missing."""
         host = self.hosts.get(told.host)
         difference = TableDifference()
         if host is None:
@@ -99,7 +99,7 @@ class AdvertisementTable:
     def _begin(
         self, told: AdvertisementsTold, host: HostingBroker | None, difference: TableDifference
     ) -> HostingBroker:
-        """A snapshot: its first part takes the place of everything known before."""
+        """A snapshot: its first part replaces everything known before."""
         if host is not None and host.is_partial and host.age == told.age:
             return host
         if host is not None:
@@ -111,7 +111,7 @@ class AdvertisementTable:
         return host
 
     def forget(self, broker: int) -> TableDifference:
-        """A hosting broker is gone for good."""
+        """Forget a hosting broker."""
         difference = TableDifference()
         host = self.hosts.pop(broker, None)
         if host is not None:
@@ -148,10 +148,10 @@ class AdvertisementTable:
         del self._rows[advertised.is_static][slot]
         difference.removed.append(advertised)
 
-    # -- asking -------------------------------------------------------------------------------------------------
+    # -- queries ------------------------------------------------------------------------------------------------
 
     def overlapping_hosts(self, condition: ResourceCondition) -> list[HostingBroker]:
-        """The brokers that host dynamic resources which may fit, in the order of their ids."""
+        """The brokers that host dynamic resources that may match, ordered by id."""
         self.questions += 1
         hosts = self._remembered.get(condition.text)
         if hosts is None:
@@ -169,7 +169,7 @@ class AdvertisementTable:
         return [found[broker] for broker in sorted(found)]
 
     def overlapping_static(self, condition: ResourceCondition) -> list[tuple[HostingBroker, AdvertisedResource]]:
-        """The static resources that may fit; of one resource at two brokers the newest."""
+        """The static resources that may match; of one resource at two brokers the newest."""
         self.questions += 1
         rows = self._rows[True]
         newest: dict[int, tuple[HostingBroker, AdvertisedResource]] = {}
@@ -181,7 +181,7 @@ class AdvertisementTable:
         return list(newest.values())
 
     def holders(self, resource: int) -> Iterator[tuple[HostingBroker, AdvertisedResource]]:
-        """Who hosts this resource."""
+        """The brokers that host this resource."""
         for host in self.hosts.values():
             if resource in host.resources:
                 yield host, host.resources[resource]

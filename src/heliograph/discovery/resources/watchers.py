@@ -3,7 +3,7 @@
 In:    watches that begin and end; states, advertisements that came and went, snapshots.
 Out:   publications to the inboxes of sessions.
 State: per watch its condition, inbox and last number.
-Not here: what the client makes of it (watching.py), the way of requests (standing.py).
+Not here: how the client uses them (watching.py), the path of requests (standing.py).
 Paper: [resources] §4.3.
 """
 
@@ -26,8 +26,8 @@ from heliograph.machine import Instant, LinkId, Timers
 from heliograph.matching.boxes.chunk import Stored
 from heliograph.matching.boxes.index import BoxIndex
 
-SOON_NS = 20_000_000  # after a way changed, so that several changes are one
-AGAIN_NS = 500_000_000  # where hosts were missing
+SOON_NS = 20_000_000  # after a way changed, so that several changes are handled as one
+AGAIN_NS = 500_000_000  # if hosts were missing
 SNAPSHOT_PART = 200  # resources in one publication
 
 _encode = msgspec.json.Encoder().encode
@@ -45,7 +45,7 @@ class Watcher:
     id: RequestId
     told: int = 0  # the number of the last publication
     slot: int = -1
-    asking: bool = False  # a snapshot is under way
+    asking: bool = False  # a snapshot is in progress
 
 
 class Watchers:
@@ -74,7 +74,7 @@ class Watchers:
     def begin(
         self, core: ResourceCore, asker: LinkId, inbox: str, condition: ResourceCondition, is_static: bool, now: Instant
     ) -> Watcher:
-        """A watch begins; its first publication says what there is. ProtocolError if there are too many."""
+        """A watch begins; its first publication is a snapshot. ProtocolError if there are too many."""
         if sum(each.asker == asker for each in self.by_number.values()) >= self._per_client_max:
             raise ProtocolError(
                 Reason.RESOURCE_REQUESTS_OVER_LIMIT, f"a client has at most {self._per_client_max} watches"
@@ -94,7 +94,7 @@ class Watchers:
         return watcher
 
     def end(self, core: ResourceCore, watcher: Watcher) -> None:
-        """It ends."""
+        """A watch ends."""
         del self.by_number[watcher.number], self._by_id[watcher.id]
         self._timers.cancel(("watch", watcher.number))
         if watcher.is_static:
@@ -104,11 +104,11 @@ class Watchers:
             core.standing.drop(HERE, watcher.id)
 
     def leave(self, core: ResourceCore, asker: LinkId) -> None:
-        """A client is gone."""
+        """A client disconnected."""
         for watcher in [each for each in self.by_number.values() if each.asker == asker]:
             self.end(core, watcher)
 
-    # -- what is told -------------------------------------------------------------------------------------------
+    # -- what watchers are told ---------------------------------------------------------------------------------
 
     def _tell(self, watcher: Watcher, **said: Any) -> None:
         watcher.told += 1
@@ -116,7 +116,7 @@ class Watchers:
         self._publish(topic, _encode({"number": watcher.told, **said}))
 
     def state(self, core: ResourceCore, id: RequestId, state: ResourceState, now: Instant) -> None:
-        """What became of a dynamic resource."""
+        """The new state of a dynamic resource."""
         watcher = self._by_id.get(id)
         if watcher is None:
             return
@@ -129,7 +129,7 @@ class Watchers:
         self._tell(watcher, states=[said])
 
     def learned(self, host: HostingBroker, difference: TableDifference) -> None:
-        """Static resources came or went."""
+        """Static resources were added or removed."""
         added = {each.id: each for each in difference.added if each.is_static}
         removed = [each for each in difference.removed if each.is_static and each.id not in added]
         for advertised in [*removed, *added.values()]:
@@ -141,13 +141,13 @@ class Watchers:
                 )
 
     def stirred(self, core: ResourceCore, id: RequestId, now: Instant) -> None:
-        """Something may have been missed."""
+        """The watcher may have missed something."""
         watcher = self._by_id.get(id)
         if watcher is not None:
             self.again(core, watcher, now + SOON_NS)
 
     def again(self, core: ResourceCore, watcher: Watcher, at: Instant) -> None:
-        """Say everything anew, at that time."""
+        """Send a new snapshot at that time."""
         self._timers.set(("watch", watcher.number), at, lambda now: self.snapshot(core, watcher, now))
 
     def emptied(self, core: ResourceCore, id: RequestId, host: HostingBroker) -> None:
@@ -157,7 +157,7 @@ class Watchers:
             self._tell(watcher, emptied=[name_of(core, host.broker), host.incarnation])
 
     def snapshot(self, core: ResourceCore, watcher: Watcher, now: Instant) -> None:
-        """Say what there is."""
+        """Send what there is now."""
         if self.by_number.get(watcher.number) is not watcher:
             return
         if watcher.is_static:
@@ -201,7 +201,7 @@ class Watchers:
     def _tell_snapshot(
         self, watcher: Watcher, found: list[dict[str, Any]], hosts: dict[str, tuple[int, int]], missing: list[str]
     ) -> None:
-        """In parts, of which the last says to which hosts all of them belong."""
+        """Send it in parts; the last one names the hosts that all of them cover."""
         parts = [found[start : start + SNAPSHOT_PART] for start in range(0, len(found), SNAPSHOT_PART)] or [[]]
         for part in parts[:-1]:
             self._tell(watcher, snapshot=part, more=True)
@@ -209,7 +209,7 @@ class Watchers:
 
 
 def name_of(core: ResourceCore, broker: int) -> str:
-    """A broker's name, or its id if the table does not have it."""
+    """A broker's name, or its id if the table does not contain it."""
     host = core.table.hosts.get(broker)
     return f"{broker:016x}" if host is None else host.name
 

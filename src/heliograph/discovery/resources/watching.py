@@ -1,12 +1,12 @@
-"""Watching: what a watcher was told, and what of it is news.
+"""Watching: what a watcher was told, and which of it is new.
 
 In:    states and snapshots, repeated, out of order across brokers, or again after a move.
 Out:   changes: appeared, changed, stopped (it does not fit any more), vanished; each once.
-State: per resource what was told last. It can be saved and taken up again.
-Not here: who tells (watchers.py), asking again (live/resources.py).
+State: the last known state of each resource. It can be saved and resumed.
+Not here: the sender (watchers.py), asking again (live/resources.py).
 
-A state is newer by its owner's epoch, then by its host broker's incarnation and count of changes. A snapshot says what
-fits at some hosts, and up to which change it knows: what it does not name does not fit, unless it is newer.
+States are ordered by the owner's epoch, then by the host broker's incarnation and count of changes. A snapshot lists
+what matches at some hosts up to a given change: a resource that it does not name does not match, unless it is newer.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ APPEARED, CHANGED, STOPPED, VANISHED = "appeared", "changed", "stopped", "vanish
 
 @dataclass(frozen=True, slots=True)
 class ResourceChange:
-    """Something happened to a resource that is watched."""
+    """A change of a watched resource."""
 
     kind: str  # appeared, changed, stopped or vanished
     id: str
     name: str
     host: str  # the broker that hosts it
-    values: dict[str, Any] | None  # None: it has told none, or it is gone
+    values: dict[str, Any] | None  # None: it has reported none, or it is gone
     age_ms: float = 0.0
 
 
 @dataclass(slots=True)
 class WatchedResource:
-    """What was told of one resource."""
+    """The last known state of one resource."""
 
     host: str
     name: str
@@ -45,14 +45,14 @@ class WatchedResource:
 
 @dataclass(slots=True)
 class WatchState:
-    """Everything that one watcher was told. What does not fit is remembered too, so that old news is known as such."""
+    """Everything that one watcher was told. Resources that do not match are kept too, to recognise old states."""
 
     resources: dict[str, WatchedResource] = field(default_factory=dict)
     forgotten_max: int = 10_000
-    lives: dict[str, int] = field(default_factory=dict)  # hosts that began another life
+    lives: dict[str, int] = field(default_factory=dict)  # host -> its latest incarnation
 
     def state(self, told: Mapping[str, Any]) -> list[ResourceChange]:
-        """One resource's state: ``values`` None and ``gone`` for one that is no more, ``fits`` otherwise."""
+        """The state of one resource: ``values`` None and ``gone`` for one that was removed, ``fits`` otherwise."""
         id, stamp = str(told["id"]), _stamp(told)
         known = self.resources.get(id)
         if stamp[1] < self.lives.get(str(told["host"]), 0):
@@ -80,9 +80,9 @@ class WatchState:
     def snapshot(
         self, resources: Iterable[Mapping[str, Any]], hosts: Mapping[str, tuple[int, int]], missing: Iterable[str] = ()
     ) -> list[ResourceChange]:
-        """What fits at these hosts, as of their incarnation and count of changes; ``missing``: hosts that did not say.
+        """What matches at these hosts, at their incarnation and count of changes; ``missing``: hosts without an answer.
 
-        What other hosts had has vanished: nothing that may fit is advertised by them any more.
+        The resources of all other hosts have vanished: those hosts no longer advertise anything that may match.
         """
         changes: list[ResourceChange] = []
         named: dict[str, None] = {}
@@ -101,7 +101,7 @@ class WatchState:
         return changes
 
     def emptied(self, host: str, incarnation: int) -> list[ResourceChange]:
-        """That host, in this life, has nothing more that may fit; what it said in an earlier one is void."""
+        """That host, in this incarnation, has nothing more that may match; its states from earlier ones are void."""
         self.lives[host] = max(incarnation, self.lives.get(host, 0))
         return [
             self._end(id, known, VANISHED, known.stamp)
@@ -120,7 +120,7 @@ class WatchState:
         return ResourceChange(kind, id, known.name, known.host, values, age_ms)
 
     def _bound(self) -> None:
-        """What does not fit is remembered within bounds, the oldest is forgotten first."""
+        """Limit how many resources that do not match are remembered; the oldest is forgotten first."""
         if len(self.resources) <= self.forgotten_max:
             return
         for id in [id for id, known in self.resources.items() if not known.fits][: self.forgotten_max // 10]:
@@ -129,7 +129,7 @@ class WatchState:
     # -- saving -------------------------------------------------------------------------------------------------
 
     def saved(self) -> dict[str, Any]:
-        """As JSON values, to be taken up again later."""
+        """JSON values from which the watch can be resumed."""
         return {
             id: [known.host, known.name, list(known.stamp), known.values, known.fits]
             for id, known in self.resources.items()
@@ -137,7 +137,7 @@ class WatchState:
 
     @classmethod
     def resumed(cls, saved: Mapping[str, Any]) -> WatchState:
-        """A watch that goes on from what was saved. UsageError if that is not what ``saved`` returned."""
+        """A watch that continues from a saved state. UsageError if that is not what ``saved`` returned."""
         try:
             found = {
                 str(id): WatchedResource(str(host), str(name), (int(a), int(b), int(c)), values, bool(fits))

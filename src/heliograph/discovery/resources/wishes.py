@@ -1,7 +1,7 @@
-"""Wishes: what owners and requesters say to the resource service of their broker, as typed structs.
+"""Wishes: the requests of owners and requesters to the resource service of their broker, as typed structs.
 
 In:    JSON from clients.
-Out:   structs; ProtocolError where the JSON does not fit.
+Out:   structs; ProtocolError if the JSON is invalid.
 State: none.
 Not here: carrying them out (service.py), messages between services (messages.py).
 """
@@ -27,7 +27,7 @@ Model = Annotated[str, Meta(pattern=r"\A(static|dynamic)\Z")]
 
 
 class RegisterWish(Body, frozen=True, tag="register", tag_field="do"):
-    """A resource comes, or is attached here."""
+    """Register a resource, or attach it here."""
 
     secret: Secret
     where: Text
@@ -42,7 +42,7 @@ class RegisterWish(Body, frozen=True, tag="register", tag_field="do"):
 
 
 class UpdateWish(Body, frozen=True, tag="update", tag_field="do"):
-    """Its latest values."""
+    """Set its latest values."""
 
     secret: Secret
     values: Values
@@ -51,26 +51,26 @@ class UpdateWish(Body, frozen=True, tag="update", tag_field="do"):
 
 
 class RenewWish(Body, frozen=True, tag="renew", tag_field="do"):
-    """Its owner is still there."""
+    """Renew its lease."""
 
     secret: Secret
     lease_s: Seconds = 60
 
 
 class WithdrawWish(Body, frozen=True, tag="withdraw", tag_field="do"):
-    """It goes."""
+    """Withdraw it."""
 
     secret: Secret
 
 
 class ListWish(Body, frozen=True, tag="list", tag_field="do"):
-    """What is hosted here."""
+    """List what is hosted here."""
 
     start: Count = 0
 
 
 class DiscoverWish(Body, frozen=True, tag="discover", tag_field="do"):
-    """A one-time request."""
+    """Make a one-time request."""
 
     where: Text = "true"
     model: Model = "dynamic"
@@ -83,14 +83,14 @@ class DiscoverWish(Body, frozen=True, tag="discover", tag_field="do"):
 
 
 class PartWish(Body, frozen=True, tag="part", tag_field="do"):
-    """The rest of a long answer."""
+    """Fetch the next part of a long answer."""
 
     answer: Count
     start: Count
 
 
 class WatchWish(Body, frozen=True, tag="watch", tag_field="do"):
-    """A continuous request."""
+    """Begin a continuous request."""
 
     where: Text = "true"
     model: Model = "dynamic"
@@ -98,20 +98,20 @@ class WatchWish(Body, frozen=True, tag="watch", tag_field="do"):
 
 
 class KeepWish(Body, frozen=True, tag="keep", tag_field="do"):
-    """Is the watch known here, and what was its last number?"""
+    """Ask whether a watch is known here, and for its last number."""
 
     watch: Count
-    again: bool = False  # something was missed: everything anew
+    again: bool = False  # something was missed: send everything again
 
 
 class UnwatchWish(Body, frozen=True, tag="unwatch", tag_field="do"):
-    """It ends."""
+    """End a watch."""
 
     watch: Count
 
 
 class TablesWish(Body, frozen=True, tag="tables", tag_field="do"):
-    """What the service counts, and the tables of requests."""
+    """Ask for the service's counters and its tables of requests."""
 
 
 Wish = (
@@ -131,7 +131,7 @@ _decoder = msgspec.json.Decoder(Wish)
 
 
 def decode_wish(data: bytes) -> Wish:
-    """JSON as a wish."""
+    """JSON as a request."""
     try:
         wish: Wish = _decoder.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

@@ -1,1 +1,1 @@
-"""Creating and finding topics."""
+"""Topic discovery: creating, finding and protecting topics."""

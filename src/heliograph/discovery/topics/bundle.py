@@ -1,11 +1,11 @@
-"""Bundles: everything that a holder shows to use a topic, in one string of bytes.
+"""Bundles: everything that a holder presents to use a topic, encoded as one string.
 
 In:    a countersigned advertisement, grants from the owner's on, the chains of their signers; perhaps a sealed key.
-Out:   bytes for a file or a message; or a GrantBundle, where anything else raises ProtocolError.
+Out:   bytes for a file or a message; or a GrantBundle; ProtocolError for anything else.
 State: none.
 Not here: what grants mean (grants.py), checking them at a broker (rights.py).
 
-A bundle is no secret: without the holder's key it is worth nothing.
+A bundle is not secret: it is useless without the holder's key.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from heliograph.discovery.topics.grants import DEPTH_MAX
 from heliograph.errors import ProtocolError, Reason
 
 BUNDLE_BYTES_MAX = 1 << 18
-TEXT_MAX = 60_000  # of a bundle as text: it has to fit a request to a broker
+TEXT_MAX = 60_000  # length of a bundle as text: it has to fit in a request to a broker
 
 Bytes = Annotated[bytes, msgspec.Meta(max_length=BUNDLE_BYTES_MAX)]
 
 
 class GrantBundle(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a holder shows."""
+    """What a holder presents."""
 
     advertise: Bytes  # the creator's Advertise in its envelope
     chains: Annotated[list[Bytes], msgspec.Meta(max_length=8)]
@@ -41,12 +41,12 @@ _decoder = msgspec.msgpack.Decoder(GrantBundle)
 
 
 def encode_bundle(bundle: GrantBundle) -> str:
-    """As text: for files, and for requests to a broker."""
+    """A bundle as text, for files and for requests to a broker."""
     return b64encode(compress(_encoder.encode(bundle), 6)).decode()
 
 
 def decode_bundle(text: str) -> GrantBundle:
-    """A bundle from text; ProtocolError(GRANT_INVALID) if it is none."""
+    """A bundle from text; ProtocolError(GRANT_INVALID) if it is not one."""
     try:
         unpacking = decompressobj()
         data = unpacking.decompress(b64decode(text.strip(), validate=True), BUNDLE_BYTES_MAX)

@@ -21,7 +21,7 @@ _TEXTS = "texts"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RightsConfig:
-    """The service that checks grants to created topics. Brokers without tls.authority do without it."""
+    """The service that checks grants to created topics. Brokers without tls.authority do not run it."""
 
     enabled: bool = setting(True, "let owners of topics grant rights at this broker", reloads=False)
 
@@ -73,13 +73,13 @@ class TopicDirectoryConfig:
     searches_max: int = setting(256, "how many searches are under way at once", least=1)
     watches_max: int = setting(4_096, "how many standing searches there are at once", least=1)
     rows_per_search_max: int = setting(2_000_000, "how many topics one search may look at", least=1)
-    rate_per_s: float = 500.0  # messages of one entity that are looked at …
-    burst: int = 2_000  # … and so many at once
-    entities_max: int = 8_192  # whose rate is watched
+    rate_per_s: float = 500.0  # messages accepted from one entity …
+    burst: int = 2_000  # … and as a burst
+    entities_max: int = 8_192  # entities whose rate is tracked
     local_digest: bytes = b""  # SHA-256 of the token with which this machine's administrator asks for reports
 
     def as_far_as_reloadable(self, started: TopicDirectoryConfig) -> TopicDirectoryConfig:
-        """These settings, but for those that stay as they were at the start."""
+        """These settings, except those that stay as they were at the start."""
         return replace(self, **fixed(started))
 
     def problems(self, path: str = TDN) -> list[Problem]:

@@ -1,12 +1,12 @@
-"""Creating a topic: find a directory, let it sign, check what it signed, countersign, publish.
+"""Creating a topic: find a directory, have it sign, check what it signed, countersign, publish.
 
-In:    what the creator wants; answers of directories.
+In:    the creator's request; answers of directories.
 Out:   OwnTopic: the advertisement, signed twice, as directories keep it.
-State: the step that it is at, and the directories that answered.
+State: the current step, and the directories that answered.
 Not here: the directory's side (directory.py), finding topics (finder.py), rights (grants.py).
 Paper: [topics] §4.1, §5, and the six steps of §8.
 
-Nothing is left over when it fails: a directory keeps nothing of a creation, and what nobody advertised does not exist.
+A failed creation leaves nothing behind: a directory keeps no state of it, and a topic exists only once advertised.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from heliograph.wire import bodies
 if TYPE_CHECKING:
     from heliograph.trust.chains import Holder
 
-DIRECTORIES_MAX = 16  # that answered and can be tried
+DIRECTORIES_MAX = 16  # directories that answered and can be tried
 TRIES_PER_DIRECTORY = 3
-REFUSED_MS = 300  # after a first refusal, for others
+REFUSED_MS = 300  # how long to wait for others after a first refusal
 
 LOCATING, CREATING, ADVERTISING = "locate", "create", "advertise"
 
@@ -54,18 +54,18 @@ class OwnTopic:
 
     advertisement: TopicAdvertisement
     record: bytes  # the countersigned advertisement with its chains, as directories keep it
-    directory: str  # that signed it
+    directory: str  # the directory that signed it
     stored_by: tuple[str, ...] = ()
 
     @property
     def topic(self) -> str:
-        """What to publish on and to subscribe to."""
+        """The topic to publish on and to subscribe to."""
         return self.advertisement.synopsis.topic
 
 
 @dataclass(frozen=True, slots=True)
 class Renewal:
-    """A topic of ours that is to live on."""
+    """A topic of ours that is to be renewed."""
 
     advertisement: bytes  # as its directory signed it
     chains: tuple[bytes, ...]
@@ -97,7 +97,7 @@ class TopicCreation(TopicConversation):
         self._candidates: list[Holder] = []  # directories that answered, best first
         self._tried: dict[str, int] = {}
         self._advertise = b""  # signed by both
-        self._signed = b""  # by the directory
+        self._signed = b""  # signed by the directory
         self._advertisement: TopicAdvertisement | None = None
         self._signer: Holder | None = None
 
@@ -106,7 +106,7 @@ class TopicCreation(TopicConversation):
         """LOCATING, CREATING or ADVERTISING."""
         return self._step
 
-    # -- saying ---------------------------------------------------------------------------------------------------
+    # -- sending --------------------------------------------------------------------------------------------------
 
     def _say(self, now: Instant) -> None:
         id = self.draw()
@@ -138,7 +138,7 @@ class TopicCreation(TopicConversation):
         self.outgoing.append((f"{DIRECTORIES_TOPIC}/{name}", self._statements.write(body, directory, chains)))
 
     def _countersign(self, id: bytes, now: Instant) -> None:
-        """The creator's word, new for every attempt: what was heard before counts as a repeat."""
+        """The creator's signature, new for every attempt: a statement that was seen before counts as a repeat."""
         keyring = self._statements.keyring
         body = messages.encode_body(Advertise(id, self.wall_ms(now), self._signed))
         self._advertise = keyring.sign(messages.domain_of(TopicKind.ADVERTISE), body)
@@ -150,7 +150,7 @@ class TopicCreation(TopicConversation):
         chains = tuple(dict.fromkeys((own.chain, self._signer.chain)))
         return messages.pack(TopicMessage(TopicKind.ADVERTISE, SIGNED, chains, self._advertise))
 
-    # -- hearing --------------------------------------------------------------------------------------------------
+    # -- receiving ------------------------------------------------------------------------------------------------
 
     def _hear(self, said: Statement, now: Instant) -> None:
         match said.message.kind:
@@ -162,7 +162,7 @@ class TopicCreation(TopicConversation):
                 self._acknowledged(said, self._statements.body(said, TopicAcknowledged), now)
 
     def _located(self, said: Statement, located: Located, now: Instant) -> None:
-        """The first directory that answers is the nearest; others are there if it fails."""
+        """The first directory that answers is the nearest; the others are used if it fails."""
         if self._ids.get(located.id) != LOCATING:
             return
         said.holder.check_role(Role.DIRECTORY)
@@ -183,7 +183,7 @@ class TopicCreation(TopicConversation):
         if self._step != CREATING or self._ids.get(created.id) != CREATING:
             return
         if said.entity != self._candidates[0].identity.entity:
-            return  # one that we gave up; the topic that it signed will never exist
+            return  # from a directory that we gave up on; the topic that it signed will never exist
         if created.reason:
             self.refuse(ProtocolError(bodies.reason_of(created.reason), created.text))
             self._give_up_directory(now)
@@ -197,7 +197,7 @@ class TopicCreation(TopicConversation):
         self._enter(ADVERTISING, now)
 
     def _check(self, signed: bytes, said: Statement, now: Instant) -> None:
-        """A directory may lie: take only what we asked for, with our own name on it."""
+        """A directory may lie: accept only what we asked for, in our own name."""
         advertisement, signer = self._statements.read_advertisement(signed, self.wall_ns(now))
         if signer.identity.entity != said.entity:
             raise ProtocolError(Reason.SIGNER_NO_DIRECTORY, f"signed by {signer.identity.entity}")
@@ -233,7 +233,7 @@ class TopicCreation(TopicConversation):
             self._say_again(now)
 
     def _give_up_directory(self, now: Instant) -> None:
-        """Try the next one; if there is none, look again for one that has not refused us."""
+        """Try the next directory; if there is none, look again for one that has not refused us."""
         self._candidates.pop(0)
         self._candidates = [one for one in self._candidates if one.identity.entity not in self._tried]
         if self._candidates:
@@ -255,7 +255,7 @@ class TopicCreation(TopicConversation):
 
 
 class TopicWithdrawal(TopicConversation):
-    """The owner takes a topic back. ``result`` names the directory that confirmed it first."""
+    """The owner withdraws a topic. ``result`` names the directory that confirmed it first."""
 
     def __init__(self, statements: Statements, topic: bytes, seed: bytes, *, timeout_ms: int = 10_000) -> None:
         super().__init__(statements, seed, timeout_ms)
@@ -285,7 +285,7 @@ class TopicWithdrawal(TopicConversation):
 
 
 class DirectoryRoll(TopicConversation):
-    """Which directories are there? ``result`` has their names and how many topics they keep."""
+    """Lists the directories. ``result`` has their names and how many topics they keep."""
 
     def __init__(self, statements: Statements, seed: bytes, *, timeout_ms: int = 1_000) -> None:
         super().__init__(statements, seed, timeout_ms)

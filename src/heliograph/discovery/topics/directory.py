@@ -1,12 +1,12 @@
 """The topic directory (TDN): signs new topics, keeps topic advertisements and answers searches for them.
 
-In:    publications on Services/Discovery/…, from links to brokers or from its pipe; what its repository answers.
-Out:   signed and sealed answers on Entity/<entity>; changes and questions for the repository.
-State: ids of the freshness window, standing searches, searches under way; topics are in the repository.
+In:    publications on Services/Discovery/…, from links to brokers or from its pipe; answers of its repository.
+Out:   signed and sealed answers on Entity/<entity>; changes and queries for the repository.
+State: ids of the freshness window, standing searches, searches in progress; topics are in the repository.
 Not here: what is stored (policy.py), matching (queries.py), links to brokers (discovery/anchors.py), databases.
 Paper: [topics] §4, §5, §6.
 
-Of a creation nothing is kept: the signed advertisement is the creator's to publish.
+A directory keeps no state of a creation: publishing the signed advertisement is up to the creator.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from heliograph.trust.keyring import Keyring
 
 TICK_NS = 1_000 * NS_PER_MS
-SEEN_MAX = 4_096  # publications that came over one link and may come over another
+SEEN_MAX = 4_096  # publications received over one link that may arrive over another
 GUESTS_MAX = 64
 QUESTION_BYTES_MAX = 4_096
 
@@ -78,7 +78,7 @@ Done = Callable[[Any, Instant], None]
 
 
 class ReloadTopicDirectory:
-    """Told to a topic directory: put these settings in force."""
+    """Told to a topic directory: apply these settings."""
 
     def __init__(self, config: TopicDirectoryConfig) -> None:
         self.config = config
@@ -106,12 +106,12 @@ class TopicDirectory:
         self._opened = False
         self._anchors: Anchors | None = None
         self._seed = seed
-        self._attached: list[tuple[LinkId, Peer]] = []  # before the first reading of the clock
+        self._attached: list[tuple[LinkId, Peer]] = []  # links from before the first reading of the clock
 
     # -- the start ------------------------------------------------------------------------------------------------
 
     def clock(self, wall_ns: int, now: Instant) -> None:
-        """The first reading lets it look at its own certificate, which names it."""
+        """On the first reading it checks its own certificate, from which it takes its name."""
         self._clock.read(wall_ns, now)
         if self._anchors is not None:
             return
@@ -144,10 +144,10 @@ class TopicDirectory:
             secure=self._config.links_secure,
         )
 
-    # -- hearing --------------------------------------------------------------------------------------------------
+    # -- receiving ------------------------------------------------------------------------------------------------
 
     def _heard(self, publication: Publication, now: Instant) -> None:
-        """Something on one of its topics."""
+        """A publication on one of its topics."""
         if publication.id in self._seen:
             return
         self._seen[publication.id] = None
@@ -272,10 +272,10 @@ class TopicDirectory:
                 self._counts["expired"] += 1
                 self._searches.changed(entry, "gone", now)
 
-    # -- saying and asking ----------------------------------------------------------------------------------------
+    # -- sending and querying -------------------------------------------------------------------------------------
 
     def _say(self, body: TopicBody, entity: Holder, chains: tuple[bytes, ...] = ()) -> None:
-        """Tell an entity something, for its eyes only."""
+        """Send an entity a message, sealed for it."""
         assert self._anchors is not None
         sessions = self._anchors.sessions
         if sessions:
@@ -283,7 +283,7 @@ class TopicDirectory:
             sessions[0].publish(topic, self._statements.write(body, entity, chains))
 
     def _ask(self, job: Any, done: Done) -> None:
-        """Ask the repository; ``done`` gets its answer, or a Reason."""
+        """Query the repository; ``done`` gets its answer, or a Reason."""
         self._done[self._outbox.job(job)] = done
 
     def done(self, ticket: Ticket, result: Any, now: Instant) -> None:
@@ -295,7 +295,7 @@ class TopicDirectory:
             call(result, now)
 
     def failed(self, ticket: Ticket, reason: Reason, now: Instant) -> None:
-        """It could not, or a broker could not be dialled."""
+        """The repository failed, or a broker could not be dialled."""
         call = self._done.pop(ticket, None)
         if call is not None:
             self._counts[reason.word] += 1
@@ -306,7 +306,7 @@ class TopicDirectory:
     # -- links ----------------------------------------------------------------------------------------------------
 
     def attach(self, link: LinkId, peer: Peer, now: Instant) -> None:
-        """A broker that we dialled, our pipe, or somebody with a question."""
+        """A broker that we dialled, our pipe, or an administrator with a question."""
         if self._anchors is None:
             if peer.transport == "pipe":
                 self._attached.append((link, peer))
@@ -319,7 +319,7 @@ class TopicDirectory:
         self._guests[link] = Splitter({Kind.SERVICE: QUESTION_BYTES_MAX})
 
     def receive(self, link: LinkId, data: bytes, now: Instant) -> None:
-        """What a broker says, or an administrator's question."""
+        """Bytes from a broker, or an administrator's question."""
         if self._anchors is not None and self._anchors.receive(link, data, now):
             return
         splitter = self._guests.get(link)
@@ -331,7 +331,7 @@ class TopicDirectory:
             self._outbox.hang_up(link, splitter.fault)
 
     def detach(self, link: LinkId, reason: Reason, now: Instant) -> None:
-        """A link is gone."""
+        """A link has closed."""
         self._guests.pop(link, None)
         if self._anchors is not None:
             self._anchors.detach(link, now)
@@ -363,17 +363,17 @@ class TopicDirectory:
         self._timers.run(now)
 
     def receive_datagram(self, socket: SocketName, source: Address, data: bytes, now: Instant) -> None:
-        """It has no sockets."""
+        """Ignored: it has no sockets."""
 
     def press(self, link: LinkId, pressed: bool, now: Instant) -> None:
-        """Answers are bounded by searches_max."""
+        """Ignored: answers are bounded by searches_max."""
 
     def take(self) -> Effects:
-        """What is wanted since the last take."""
+        """The effects since the last take."""
         return self._outbox.empty(self._timers.next())
 
     def report(self, question: str) -> Any:
-        """What it keeps and did."""
+        """What it keeps, and what it has done."""
         if question != "overview":
             raise UsageError(f"no report is called {question[:64]!r}; ask for overview")
         searches = {} if self._anchors is None else self._searches.report()

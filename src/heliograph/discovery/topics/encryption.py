@@ -1,9 +1,9 @@
-"""Encrypted topics: events that only those with the topic's key can read.
+"""Encrypted topics: events that only holders of the topic's key can read.
 
 In:    a key of an epoch, payloads, the topic's name.
-Out:   encrypted payloads; or the plaintext, where anything broken raises ProtocolError.
+Out:   encrypted payloads, or the plaintext; ProtocolError if a payload is damaged.
 State: none.
-Not here: who gets the key (grants.py, live/topics.py): it travels sealed, and never in clear.
+Not here: which entities get the key (grants.py, live/topics.py): it is only ever sent sealed.
 
     3s magic "HGE"   u8 version   u32 epoch   12s nonce   AES-256-GCM ciphertext, with head and topic authenticated
 
@@ -38,7 +38,7 @@ class TopicKey:
 
 
 def encrypt(key: TopicKey, topic: str, payload: bytes, draw: Callable[[int], bytes]) -> bytes:
-    """The payload for those who have the key."""
+    """The payload, encrypted with the key."""
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # slow to load
 
     head, nonce = _HEAD.pack(_MAGIC, _VERSION, key.epoch), draw(NONCE_BYTES)

@@ -1,12 +1,12 @@
-"""Conversations of an entity with topic directories: what they have in common.
+"""Conversations of an entity with topic directories: their common part.
 
 In:    the payloads of publications on Entity/<entity>; time.
-Out:   publications to send, in ``outgoing``; when to be woken; in the end a result or an error.
+Out:   publications to send, in ``outgoing``; when to be woken; at the end a result or an error.
 State: retries and their time; nothing outlives the conversation.
 Not here: creating (creation.py), searching (finder.py), sockets and sessions (live/topics.py, sim).
 
-A conversation has no socket and no clock, so programs and the simulator run the same one. Whatever is lost, it sends
-again, each time as a new signed message, until its time is over.
+A conversation has no socket and no clock, so programs and the simulator run the same one. It sends lost messages
+again, each time as a new signed message, until it times out.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class TopicConversation(ABC):
         self.result: Any = None
         self.error: HeliographError | None = None
         self.refusals: list[str] = []  # what was wrong with answers, the last few
-        self.steps: list[tuple[str, Instant]] = []  # when which step was over
+        self.steps: list[tuple[str, Instant]] = []  # when each step ended
 
     # -- the life of a conversation -------------------------------------------------------------------------------
 
@@ -52,14 +52,14 @@ class TopicConversation(ABC):
         self._say_again(now)
 
     def hear(self, payload: bytes, now: Instant) -> None:
-        """A publication came to our own topic. What is not for us, or not true, is passed over."""
+        """A publication on our own topic. Messages that are invalid or not for us are ignored."""
         if self.is_over:
             return
         try:
             said = self._statements.read(payload, self.wall_ns(now))
             self._hear(said, now)
         except ProtocolError as error:
-            if error.reason is not Reason.SEAL_BROKEN:  # else it is for another session of ours
+            if error.reason is not Reason.SEAL_BROKEN:  # otherwise it is for another session of ours
                 self.refuse(error)
 
     def wake(self, now: Instant) -> None:
@@ -73,7 +73,7 @@ class TopicConversation(ABC):
 
     @abstractmethod
     def _say(self, now: Instant) -> None:
-        """Send what the present step needs."""
+        """Send what the current step needs."""
 
     @abstractmethod
     def _hear(self, said: Statement, now: Instant) -> None:
@@ -81,10 +81,10 @@ class TopicConversation(ABC):
 
     @abstractmethod
     def _time_out(self, now: Instant) -> None:
-        """Nothing more can be expected."""
+        """The conversation has run out of time."""
 
     def _again(self, now: Instant) -> None:
-        """The answer did not come in time."""
+        """No answer came in time."""
         self._say_again(now)
 
     def _say_again(self, now: Instant) -> None:
@@ -92,7 +92,7 @@ class TopicConversation(ABC):
         self.wake_at = min(self._ends_at, now + self._retry_ms * NS_PER_MS)
         self._retry_ms = min(2 * self._retry_ms, RETRY_MS_MAX)
 
-    # -- what parts of it need ------------------------------------------------------------------------------------
+    # -- for subclasses -------------------------------------------------------------------------------------------
 
     def wall_ns(self, now: Instant) -> int:
         """Wall time, from monotonic time."""
@@ -113,19 +113,19 @@ class TopicConversation(ABC):
         self._retry_ms = RETRY_MS
 
     def refuse(self, error: ProtocolError) -> None:
-        """An answer is not what it should be."""
+        """Record that an answer was invalid."""
         self.refusals = [*self.refusals[-7:], str(error)]
 
     def succeed(self, result: Any) -> None:
-        """It is over, and went well."""
+        """End with success."""
         self.result, self.is_over = result, True
 
     def give_up(self, error: HeliographError) -> None:
-        """It is over: the broker does not let us speak."""
+        """End: the broker does not let us publish."""
         self.error, self.is_over = error, True
 
     def fail(self, reason: Reason, text: str) -> None:
-        """It is over. What answers were wrong is told too."""
+        """End with an error, which also says what was wrong with answers."""
         told = f"{text} ({'; '.join(self.refusals)})" if self.refusals else text
         missing = reason in (Reason.DIRECTORIES_MISSING, Reason.ADVERTISEMENT_UNSTORED)
         self.error = NotConnectedError(reason, told) if missing else RefusedError(reason, told)

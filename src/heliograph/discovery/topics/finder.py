@@ -1,8 +1,8 @@
-"""Finding topics: ask directories, or owners where there is none; check, merge and stream what they say.
+"""Finding topics: ask directories, or owners if there is none; check, merge and stream their answers.
 
-In:    a query; FOUND messages, of many directories, a page at a time.
-Out:   FoundTopic after FoundTopic, each topic once unless something newer is said of it; in the end how it went.
-State: the newest that was said of each topic, bounded.
+In:    a query; FOUND messages of several directories, a page at a time.
+Out:   a stream of FoundTopic, each topic once unless there is newer information; at the end a summary.
+State: the newest version of each topic, bounded.
 Not here: the directory's side (topic_searches.py), languages (queries.py), owners that answer (owners.py).
 Paper: [topics] §6.
 """
@@ -36,12 +36,12 @@ from heliograph.wire import bodies
 if TYPE_CHECKING:
     from heliograph.trust.chains import Holder
 
-OWNERS_ANSWERS = 64  # about so many owners should answer, if there are a thousand; if none did, four times more
+OWNERS_ANSWERS = 64  # about this many owners should answer, if there are a thousand; if none did, four times as many
 OWNERS_RETRY_MS = 300
-KNOWN_MAX = 100_000  # topics whose newest word is remembered
-WATCH_MS = 60_000  # a standing search is renewed three times in that
-SETTLE_MS = 150  # after the first directory has finished, where nobody knows how many there are
-MATURITY_MS = 900  # without any answer before owners are asked
+KNOWN_MAX = 100_000  # topics whose newest version is remembered
+WATCH_MS = 60_000  # a standing search is renewed three times in this period
+SETTLE_MS = 150  # after the first directory has finished, if their number is unknown
+MATURITY_MS = 900  # without any answer, before owners are asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,35 +49,35 @@ class FoundTopic:
     """A topic that was found. Its directory's signature is verified; ``owner`` verifies its creator's."""
 
     advertisement: TopicAdvertisement
-    directory: str  # that signed it
-    told_by: str  # directory or owner
+    directory: str  # the directory that signed it
+    told_by: str  # the directory or owner that sent it
     change: str = ""  # of a standing search: "appeared", "changed" or "gone"
     record: bytes = field(default=b"", repr=False)  # the creator's countersigned advertisement
     chains: tuple[bytes, ...] = field(default=(), repr=False)
 
     @property
     def topic(self) -> str:
-        """What to subscribe to."""
+        """The topic to subscribe to."""
         return self.advertisement.synopsis.topic
 
     def owner(self, statements: Statements, wall_ns: int) -> Holder:
-        """The creator, proven; ProtocolError if the advertisement is not its own."""
+        """The proven creator; ProtocolError if it did not sign the advertisement."""
         statements.learn(self.chains, wall_ns)
         return statements.read_advertise(self.record, wall_ns)[1]
 
 
 @dataclass(frozen=True, slots=True)
 class SearchSummary:
-    """How a search went."""
+    """Summary of a search."""
 
     directories: tuple[str, ...]  # that finished
     owners: tuple[str, ...]  # that answered because no directory did
     topics: int
-    left_out: tuple[str, ...]  # by whom something was left out, and why
+    left_out: tuple[str, ...]  # which directories or owners left something out, and why
 
 
 class TopicFinder(TopicConversation):
-    """The asker's side of a search. FoundPage topics are in ``found`` until somebody takes them."""
+    """The requester's side of a search. Found topics stay in ``found`` until they are taken."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class TopicFinder(TopicConversation):
         self._query = query
         self._count = count
         self._asked = directories
-        self._expected = dict.fromkeys(directories or known)  # who should finish before it is over
+        self._expected = dict.fromkeys(directories or known)  # directories that the search waits for
         self._watch = watch
         self._grants = grants
         self._owners_too = owners
@@ -114,11 +114,11 @@ class TopicFinder(TopicConversation):
         self.found: list[FoundTopic] = []
 
     def take(self) -> list[FoundTopic]:
-        """What was found since this was last asked."""
+        """The topics found since the last call."""
         found, self.found = self.found, []
         return found
 
-    # -- saying ---------------------------------------------------------------------------------------------------
+    # -- sending --------------------------------------------------------------------------------------------------
 
     def _say(self, now: Instant) -> None:
         id = self.draw()
@@ -146,14 +146,14 @@ class TopicFinder(TopicConversation):
             self.outgoing.append((TOPICS_TOPIC, message))
 
     def end_watch(self, now: Instant) -> None:
-        """A standing search ends."""
+        """End a standing search."""
         body = Unwatch(self.draw(), self.wall_ms(now), self._watch_id)
         topics = [f"{TOPICS_TOPIC}/{name}" for name in self._asked] or [TOPICS_TOPIC]
         message = self._statements.write(body)
         self.outgoing += [(topic, message) for topic in topics]
         self.is_over = True
 
-    # -- hearing --------------------------------------------------------------------------------------------------
+    # -- receiving ------------------------------------------------------------------------------------------------
 
     def _hear(self, said: Statement, now: Instant) -> None:
         if said.message.kind is not TopicKind.FOUND:
@@ -181,9 +181,9 @@ class TopicFinder(TopicConversation):
             self._review(now)
 
     def _take(self, item: FoundItem, said: Statement, is_directory: bool, now: Instant) -> None:
-        """Keep what a directory signed and what is news. What an owner says, it must own."""
+        """Keep items that a directory signed and that are new. An owner may report only its own topics."""
         wall_ns = self.wall_ns(now)
-        if is_directory and item.change == "gone":  # it may have expired: that is what is told
+        if is_directory and item.change == "gone":  # it may have expired, which is what the item reports
             wall_ns = min(wall_ns, self._issued_ns(item))
         if is_directory:
             advertisement, signer = self._statements.glance_advertise(item.advertise, wall_ns)
@@ -209,10 +209,10 @@ class TopicFinder(TopicConversation):
     def _issued_ns(item: FoundItem) -> int:
         return decode_body(Advertise, envelope.decode(item.advertise).payload).issued_ms * NS_PER_MS
 
-    # -- when it is over ------------------------------------------------------------------------------------------
+    # -- the end --------------------------------------------------------------------------------------------------
 
     def _review(self, now: Instant) -> None:
-        """Has everybody finished who is expected to? If nobody knows who that is, wait a little for others."""
+        """Finish once all expected directories have. If their number is unknown, wait a little for others."""
         if self._watch:
             self.wake_at = now + WATCH_MS // 3 * NS_PER_MS
             return
@@ -235,7 +235,7 @@ class TopicFinder(TopicConversation):
 
     def _ask_owners(self, now: Instant) -> None:
         if self._asks_owners and self._owners:
-            self._finish()  # they had their time
+            self._finish()  # they had enough time
             return
         self._owner_attempts += self._asks_owners
         self._asks_owners = True
@@ -243,7 +243,7 @@ class TopicFinder(TopicConversation):
         self.wake_at = min(self._ends_at, now + OWNERS_RETRY_MS * NS_PER_MS)
 
     def _renew(self, now: Instant) -> None:
-        """A standing search has no end of its own. A directory that was away hears of it again."""
+        """Renew a standing search, which never ends by itself; a directory that was down learns of it this way."""
         self._ends_at = now + self._timeout_ms * NS_PER_MS
         if self._answered:
             self._say(now)

@@ -1,13 +1,13 @@
-"""Grants: rights to a topic, signed by its owner, handed on by those who may, and taken back.
+"""Grants: rights to a topic, signed by its owner, delegated by holders that may do so, and revoked.
 
 In:    a topic advertisement, signed grants and revocations as received; the wall time.
-Out:   TopicRight: what the last holder may do, and until when; ProtocolError where a grant is worth nothing.
-State: none; which revocations are known is the caller's (rights.py).
-Not here: whether the asker has the holder's key (rights.py), the broker's table (broker/rights.py).
+Out:   TopicRight: what the last holder may do, and until when; ProtocolError for an invalid grant.
+State: none; the caller keeps the known revocations (rights.py).
+Not here: whether the requester has the holder's key (rights.py), the broker's table (broker/rights.py).
 Paper: [topics] §7: the creator authorises others by signing their credentials.
 
-A chain of grants begins with one that the topic's creator signed. Each further one is signed by the holder of the one
-before it, which must allow to delegate, and allows no more, and for no longer. A chain has at most four.
+A chain of grants begins with one that the topic's creator signed. Each further grant is signed by the holder of the
+previous one, which must allow delegation; it allows no more than that one, and for no longer. A chain has at most four.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Parent = Annotated[bytes, msgspec.Meta(max_length=32)]
 
 
 class TopicGrant(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What its signer lets an entity do with a topic."""
+    """What its signer allows an entity to do with a topic."""
 
     id: Id
     topic: Id
@@ -56,7 +56,7 @@ class TopicGrant(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Revocation(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Grants that their signer, or the topic's owner, takes back."""
+    """Grants revoked by their signer, or by the topic's owner."""
 
     id: Id
     topic: Id
@@ -67,7 +67,7 @@ class Revocation(msgspec.Struct, frozen=True, omit_defaults=True):
 
 @dataclass(frozen=True, slots=True)
 class TopicRight:
-    """What somebody may do with a topic."""
+    """What a holder may do with a topic."""
 
     holder: str
     publish: bool
@@ -79,7 +79,7 @@ class TopicRight:
 
 
 IsRevoked = Callable[[bytes, tuple[str, ...]], bool]
-"""Was this grant taken back by one of these entities?"""
+"""Tells whether one of these entities revoked this grant."""
 
 _encoder = msgspec.msgpack.Encoder()
 _grants = msgspec.msgpack.Decoder(TopicGrant)
@@ -87,17 +87,17 @@ _revocations = msgspec.msgpack.Decoder(Revocation)
 
 
 def sign_grant(keyring: Keyring, grant: TopicGrant) -> bytes:
-    """A grant in an envelope of ours."""
+    """A grant in an envelope signed by us."""
     return keyring.sign(GRANT_DOMAIN, _encoder.encode(grant))
 
 
 def sign_revocation(keyring: Keyring, revocation: Revocation) -> bytes:
-    """A revocation in an envelope of ours."""
+    """A revocation in an envelope signed by us."""
     return keyring.sign(REVOCATION_DOMAIN, _encoder.encode(revocation))
 
 
 def read_grant(keyring: Keyring, signed: bytes, wall_ns: int) -> tuple[TopicGrant, str, int]:
-    """A grant, who signed it, and until when its signer's certificates are valid (milliseconds)."""
+    """A grant, its signer, and until when its signer's certificates are valid (milliseconds)."""
     said = keyring.verify(GRANT_DOMAIN, signed, wall_ns)
     try:
         grant = _grants.decode(said.payload)
@@ -107,7 +107,7 @@ def read_grant(keyring: Keyring, signed: bytes, wall_ns: int) -> tuple[TopicGran
 
 
 def glance_grant(signed: bytes) -> TopicGrant:
-    """What a grant says; nothing of it is proven."""
+    """The content of a grant, unverified."""
     try:
         return _grants.decode(envelopes.decode(signed).payload)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -115,7 +115,7 @@ def glance_grant(signed: bytes) -> TopicGrant:
 
 
 def read_revocation(keyring: Keyring, signed: bytes, wall_ns: int) -> tuple[Revocation, str]:
-    """A revocation, and who signed it."""
+    """A revocation and its signer."""
     said = keyring.verify(REVOCATION_DOMAIN, signed, wall_ns)
     try:
         revocation = _revocations.decode(said.payload)
@@ -125,7 +125,7 @@ def read_revocation(keyring: Keyring, signed: bytes, wall_ns: int) -> tuple[Revo
 
 
 def owner_right(advertisement: TopicAdvertisement) -> TopicRight:
-    """The owner may do everything, as long as the topic exists."""
+    """The owner may do everything while the topic exists."""
     return TopicRight(advertisement.creator, True, True, True, True, advertisement.expires_ms)
 
 
@@ -136,7 +136,7 @@ def right_of(
     wall_ns: int,
     is_revoked: IsRevoked = lambda grant, entities: False,
 ) -> TopicRight:
-    """What the holder of the last grant may do; ProtocolError if the chain is worth nothing."""
+    """What the holder of the last grant may do; ProtocolError if the chain is invalid."""
     if not 1 <= len(signed) <= DEPTH_MAX:
         raise ProtocolError(Reason.GRANT_INVALID, f"a chain has 1 to {DEPTH_MAX} grants, this one has {len(signed)}")
     right = owner_right(advertisement)

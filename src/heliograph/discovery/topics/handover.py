@@ -1,7 +1,7 @@
-"""Handing over the key of an encrypted topic: the owner offers it on Entity/<holder>, sealed for the holder.
+"""Handing over the key of an encrypted topic: the owner sends it on Entity/<holder>, sealed for the holder.
 
 In:    a key of an epoch, the holder; HANDOVER and ACKNOWLEDGED messages.
-Out:   KeyOffer: the holder has it. KeyWait: the key, from the topic's owner and from nobody else.
+Out:   KeyOffer: the holder has the key. KeyWait: the key, accepted only from the topic's owner.
 State: that of one conversation.
 Not here: encrypting events (encryption.py), keys that come with a grant (bundle.py), when a new epoch begins (the
           owner decides, after a revocation).
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class KeyOffer(TopicConversation):
-    """The owner's side: said again until the holder acknowledges it. ``result`` is the holder's name."""
+    """The owner's side: repeated until the holder acknowledges it. ``result`` is the holder's name."""
 
     def __init__(
         self, statements: Statements, topic: bytes, key: TopicKey, holder: Holder, seed: bytes, *, timeout_ms: int
@@ -52,7 +52,7 @@ class KeyOffer(TopicConversation):
 
 
 class KeyWait(TopicConversation):
-    """The holder's side: it says nothing until the owner's offer comes. ``result`` is a TopicKey."""
+    """The holder's side: it sends nothing until the owner's offer arrives. ``result`` is a TopicKey."""
 
     def __init__(self, statements: Statements, topic: bytes, owner: str, seed: bytes, *, timeout_ms: int) -> None:
         super().__init__(statements, seed, timeout_ms)
@@ -60,7 +60,7 @@ class KeyWait(TopicConversation):
         self._owner = owner
 
     def _say(self, now: Instant) -> None:
-        """The owner speaks first."""
+        """Sends nothing: the owner begins."""
 
     def _hear(self, said: Statement, now: Instant) -> None:
         if said.message.kind is not TopicKind.HANDOVER:

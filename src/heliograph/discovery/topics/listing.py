@@ -1,13 +1,13 @@
-"""Topic advertisements: what a creator says of a topic, and what a directory makes of it.
+"""Topic advertisements: a creator's description of a topic, and what a directory signs for it.
 
-In:    fields of a program, or bytes from anybody.
-Out:   Creation, TopicAdvertisement; ProtocolError or UsageError where something is wrong with them.
+In:    fields from a program, or bytes from any sender.
+Out:   Creation, TopicAdvertisement; ProtocolError or UsageError if they are invalid.
 State: none.
 Not here: signatures (statements.py), messages (messages.py), searching (queries.py).
 Paper: [topics] §3, §5.2.
 
-A created topic is ``Topics/<uuid>``, and what is below it. Where its synopsis stands depends on its type: ``string``
-has levels after the UUID, ``integer`` and ``tags`` a last level; ``properties`` stand in the headers of events, ``xml``
+A created topic is ``Topics/<uuid>`` and everything below it. The place of its synopsis depends on its type: ``string``
+has levels after the UUID, ``integer`` and ``tags`` a last level; ``properties`` are in the headers of events, ``xml``
 in their payload. For these two the UUID replaces the placeholder in the topic.
 """
 
@@ -48,7 +48,7 @@ SealedBytes = Annotated[bytes, msgspec.Meta(max_length=2 * DESCRIPTORS_BYTES_MAX
 
 
 class Descriptors(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What describes a topic, in any of four formats or in several."""
+    """Describes a topic, in one or more of four formats."""
 
     path: Path = ""  # such as plant/hall-3/temperature
     text: Long = ""
@@ -58,7 +58,7 @@ class Descriptors(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Synopsis(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How events of the topic are told apart; ``topic`` is what a directory made of it."""
+    """How events of the topic are distinguished; ``topic`` is filled in by a directory."""
 
     type: Word = "string"
     placeholder: Path = ""
@@ -66,7 +66,7 @@ class Synopsis(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Creation(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a creator asks for."""
+    """A creator's request."""
 
     creator: Word
     lifetime_s: Lifetime
@@ -74,7 +74,7 @@ class Creation(msgspec.Struct, frozen=True, omit_defaults=True):
     space: Path = ""
     descriptors: Descriptors = Descriptors()
     synopsis: Synopsis = Synopsis()
-    readers: Readers = msgspec.field(default_factory=lambda: [EVERYBODY])  # who may find it
+    readers: Readers = msgspec.field(default_factory=lambda: [EVERYBODY])  # entities that may find it
     encrypted: bool = False  # events on it are encrypted with a key that grantees get
     sealed: SealedBytes = b""  # further descriptors, sealed for readers
 
@@ -93,17 +93,17 @@ class TopicAdvertisement(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def creator(self) -> str:
-        """Whose topic it is."""
+        """The entity that owns the topic."""
         return self.creation.creator
 
     @property
     def uuid(self) -> str:
-        """The id as it stands in topics."""
+        """The id as it appears in topics."""
         return uuid_text(self.id)
 
     @property
     def root(self) -> str:
-        """The topic below which everything of this topic is."""
+        """The topic below which all topics of this advertisement are."""
         return f"{CREATED_ROOT.decode()}/{self.uuid}"
 
 
@@ -114,12 +114,12 @@ _advertisements = msgspec.msgpack.Decoder(TopicAdvertisement)
 
 
 def encode_creation(creation: Creation) -> bytes:
-    """As it travels and as it is hashed."""
+    """The encoding that is sent and hashed."""
     return _encoder.encode(creation)
 
 
 def decode_creation(data: bytes) -> Creation:
-    """A creation that a directory could sign; ProtocolError with what is wrong with it."""
+    """A creation that a directory could sign; ProtocolError with the reason if it is invalid."""
     try:
         creation = _creations.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -129,12 +129,12 @@ def decode_creation(data: bytes) -> Creation:
 
 
 def encode_descriptors(descriptors: Descriptors) -> bytes:
-    """As they are sealed."""
+    """The encoding that is sealed."""
     return _encoder.encode(descriptors)
 
 
 def decode_descriptors(data: bytes) -> Descriptors:
-    """Descriptors that were sealed; ProtocolError if these bytes are none."""
+    """Descriptors from under a seal; ProtocolError if these bytes are not descriptors."""
     try:
         return _descriptors.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -142,12 +142,12 @@ def decode_descriptors(data: bytes) -> Descriptors:
 
 
 def encode_advertisement(advertisement: TopicAdvertisement) -> bytes:
-    """As it is signed."""
+    """The encoding that is signed."""
     return _encoder.encode(advertisement)
 
 
 def decode_advertisement(data: bytes) -> TopicAdvertisement:
-    """An advertisement as a directory signed it; ProtocolError if these bytes are none, or make no sense."""
+    """An advertisement as a directory signed it; ProtocolError if these bytes are not one, or are inconsistent."""
     try:
         advertisement = _advertisements.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -163,7 +163,7 @@ def decode_advertisement(data: bytes) -> TopicAdvertisement:
 def advertised(
     creation: Creation, id: bytes, directory: str, created_ms: int, issued_ms: int, expires_ms: int
 ) -> TopicAdvertisement:
-    """What a directory signs for a creation. The id is the directory's, never the requester's."""
+    """What a directory signs for a creation. The directory chooses the id, never the requester."""
     wanted = creation.synopsis
     synopsis = Synopsis(wanted.type, wanted.placeholder, topic_of(id, wanted))
     return TopicAdvertisement(
@@ -184,13 +184,13 @@ def topic_of(id: bytes, synopsis: Synopsis) -> str:
 
 
 def uuid_text(id: bytes) -> str:
-    """16 bytes as a UUID is written."""
+    """16 bytes in the text form of a UUID."""
     digits = id.hex()
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
 
 def uuid_of(chance: bytes) -> bytes:
-    """A random UUID (version 4) from 16 bytes of chance."""
+    """A random UUID (version 4) from 16 random bytes."""
     changed = bytearray(chance[:ID_BYTES])
     changed[6] = changed[6] & 0x0F | 0x40
     changed[8] = changed[8] & 0x3F | 0x80
@@ -198,7 +198,7 @@ def uuid_of(chance: bytes) -> bytes:
 
 
 def check_creation(creation: Creation) -> None:
-    """ProtocolError with what is wrong with a creation."""
+    """ProtocolError with the reason if a creation is invalid."""
     if not entity_is_valid(creation.creator):
         raise ProtocolError(Reason.DESCRIPTORS_INVALID, "the creator is not an entity id")
     if len(_encoder.encode(creation.descriptors)) > DESCRIPTORS_BYTES_MAX:
@@ -233,7 +233,7 @@ def _check_synopsis(synopsis: Synopsis) -> None:
 
 
 def _check_document(document: str) -> None:
-    """Well-formed, and without a document type: no entities, nothing external. Limits are checked where it is read."""
+    """Well-formed, and without a document type: no entities, nothing external. Limits are checked by the reader."""
     parser = expat.ParserCreate("utf-8", namespace_separator=" ")
 
     def refuse(*_: object) -> None:

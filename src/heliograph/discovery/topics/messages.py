@@ -1,15 +1,15 @@
-"""Messages between entities and topic directories, as they stand in the payloads of publications.
+"""Messages between entities and topic directories, as carried in the payloads of publications.
 
-In:    fields, or bytes from anybody.
-Out:   bytes, or a TopicMessage; ProtocolError where the bytes are none.
+In:    fields, or bytes from any sender.
+Out:   bytes, or a TopicMessage; ProtocolError if the bytes are not one.
 State: none.
-Not here: signatures (statements.py), who may say what (directory.py), when things are said.
+Not here: signatures (statements.py), which senders may send what (directory.py), when messages are sent.
 Paper: [topics] §4, §5, §6.
 
     3s magic "HGT"   u8 version   u8 kind   u8 flags   u8 chains   per chain: u16 length, bytes   body
 
-The body is a MessagePack map: in a signed envelope (trust/envelope.py) where SIGNED is set, under a seal for its
-receiver where SEALED is set. Chains of certificates are public, so they stand outside the seal.
+The body is a MessagePack map: in a signed envelope (trust/envelope.py) if SIGNED is set, sealed for its receiver if
+SEALED is set. Chains of certificates are public, so they are outside the seal.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ Millis = Annotated[int, msgspec.Meta(ge=0, le=1 << 52)]
 class TopicKind(IntEnum):
     """Kinds of messages. Numbers are part of the protocol."""
 
-    LOCATE = 1  # entity -> directories: "who is there?"
+    LOCATE = 1  # entity -> directories: asks which are available
     LOCATED = 2  # directory -> entity
     CREATE = 3  # entity -> one directory
     CREATED = 4  # directory -> entity: a signed advertisement
     ADVERTISE = 5  # creator -> directories: the advertisement, countersigned
-    ACKNOWLEDGED = 6  # directory -> creator: stored, or why not
+    ACKNOWLEDGED = 6  # directory -> creator: stored, or the reason why not
     WITHDRAW = 7  # creator -> directories
     RENEW = 8  # creator -> one directory; answered by CREATED
     SEARCH = 9  # entity -> directories or owners
@@ -64,7 +64,7 @@ class TopicKind(IntEnum):
 
 
 class Locate(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Which directories are there?"""
+    """Asks which directories are available."""
 
     id: Id
     issued_ms: Stamp
@@ -73,7 +73,7 @@ class Locate(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Located(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A directory is there."""
+    """A directory is available."""
 
     id: Id
     directory: Word
@@ -81,7 +81,7 @@ class Located(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Create(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Create a topic."""
+    """Asks to create a topic."""
 
     id: Id
     issued_ms: Stamp
@@ -89,7 +89,7 @@ class Create(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Renew(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Sign an advertisement anew, for this long."""
+    """Asks to sign an advertisement again, for this long."""
 
     id: Id
     issued_ms: Stamp
@@ -107,7 +107,7 @@ class Created(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Advertise(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The creator's word that this advertisement is its own. Kept as it was signed, as proof for those who find it."""
+    """The creator's signature that this advertisement is its own. Kept as signed, as proof for those who find it."""
 
     id: Id
     issued_ms: Stamp
@@ -115,7 +115,7 @@ class Advertise(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class TopicAcknowledged(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What became of an advertisement, a withdrawal or the end of a standing search."""
+    """The outcome of an advertisement, a withdrawal or the end of a standing search."""
 
     id: Id
     directory: Word
@@ -124,7 +124,7 @@ class TopicAcknowledged(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class WithdrawTopic(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The creator takes its topic back."""
+    """The creator withdraws its topic."""
 
     id: Id
     issued_ms: Stamp
@@ -140,7 +140,7 @@ class Unwatch(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class TopicQuery(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is looked for. Times are milliseconds since 1970; 0 asks for nothing."""
+    """The conditions of a search. Times are milliseconds since 1970; 0 means no condition."""
 
     language: Word = ""
     text: Text = ""
@@ -151,22 +151,22 @@ class TopicQuery(msgspec.Struct, frozen=True, omit_defaults=True):
     created_from_ms: Millis = 0
     created_until_ms: Millis = 0
     expires_until_ms: Millis = 0
-    valid_for_ms: Millis = 0  # at least so long from now on
+    valid_for_ms: Millis = 0  # at least this long from now on
     newest_first: bool = False
 
 
 class Search(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Find topics. With ``watch_ms`` it stays, and changes are told too."""
+    """Searches for topics. With ``watch_ms`` the search stays, and changes are reported too."""
 
     id: Id
     issued_ms: Stamp
     query: TopicQuery
     count: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 100
-    until_ms: Stamp = 0  # nobody needs an answer after that
+    until_ms: Stamp = 0  # no answer is needed after this
     watch_ms: Millis = 0
-    watch: Annotated[bytes, msgspec.Meta(max_length=16)] = b""  # the id of a standing search that is renewed
-    answers: Count = 0  # of owners: about so many should answer
-    grants: Annotated[list[SignedBytes], msgspec.Meta(max_length=GRANTS_MAX)] = []  # that let the asker discover
+    watch: Annotated[bytes, msgspec.Meta(max_length=16)] = b""  # the id of a standing search that is being renewed
+    answers: Count = 0  # of owners: about this many should answer
+    grants: Annotated[list[SignedBytes], msgspec.Meta(max_length=GRANTS_MAX)] = []  # that allow discovery
 
     @property
     def watch_id(self) -> bytes:
@@ -182,7 +182,7 @@ class FoundItem(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class FoundPage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Topics that were found, a page at a time. The chains of their signers stand in the message."""
+    """Topics that were found, a page at a time. The chains of their signers are in the message."""
 
     id: Id
     directory: Word
@@ -194,7 +194,7 @@ class FoundPage(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Handover(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What an owner gives a grantee: signed grants from the owner's own on, or a topic key."""
+    """What an owner gives a grantee: signed grants starting with the owner's own, or a topic key."""
 
     id: Id
     issued_ms: Stamp
@@ -240,7 +240,7 @@ _B = TypeVar("_B", bound=TopicBody)
 
 @dataclass(frozen=True, slots=True)
 class TopicMessage:
-    """A message taken apart; nothing in it is verified."""
+    """A decoded message; nothing in it is verified."""
 
     kind: TopicKind
     flags: int
@@ -249,12 +249,12 @@ class TopicMessage:
 
 
 def encode_body(body: TopicBody) -> bytes:
-    """As it is signed."""
+    """The encoding that is signed."""
     return _encoder.encode(body)
 
 
 def decode_body(kind: type[_B], data: bytes) -> _B:
-    """ProtocolError(BODY_MALFORMED) if these bytes are no such body."""
+    """ProtocolError(BODY_MALFORMED) if these bytes are not such a body."""
     try:
         body: _B = _decoders[kind].decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -263,14 +263,14 @@ def decode_body(kind: type[_B], data: bytes) -> _B:
 
 
 def pack(message: TopicMessage) -> bytes:
-    """As it travels."""
+    """The encoding that is sent."""
     assert len(message.chains) <= CHAINS_MAX
     head = _HEAD.pack(MAGIC, VERSION, message.kind, message.flags, len(message.chains))
     return head + b"".join(_LENGTH.pack(len(chain)) + chain for chain in message.chains) + message.body
 
 
 def unpack(data: bytes) -> TopicMessage:
-    """Take a message apart; ProtocolError if these bytes are none."""
+    """Decode a message; ProtocolError if these bytes are not one."""
     if len(data) < _HEAD.size or len(data) > MESSAGE_BYTES_MAX:
         raise ProtocolError(Reason.BODY_MALFORMED, "not a message about topics")
     magic, version, kind, flags, count = _HEAD.unpack_from(data)
@@ -291,5 +291,5 @@ def unpack(data: bytes) -> TopicMessage:
 
 
 def domain_of(kind: TopicKind) -> bytes:
-    """What a signature or seal of such a message is for."""
+    """The purpose of a signature or seal of such a message."""
     return f"heliograph/topic-{kind.name.lower()}/1".encode()

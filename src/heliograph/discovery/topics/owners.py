@@ -1,13 +1,13 @@
-"""Owners that are present: they answer searches for their own topics when no directory does.
+"""Owners that are online: they answer searches for their own topics when no directory does.
 
 In:    searches on Services/Discovery/Topics/Owners; the topics that this party created.
-Out:   FOUND messages for those who ask.
-State: the own topics, bounded, and the ids of the freshness window.
+Out:   FOUND messages to requesters.
+State: its own topics, bounded, and the ids of the freshness window.
 Not here: searching (finder.py), directories (directory.py).
 Paper: [topics] §6.4, §7: as in peer-to-peer systems, with a time to live.
 
-A search spreads to every owner. Its expiry and its budget of answers bound what comes of it: of many owners about so
-many answer, chosen by a hash that each of them computes for itself.
+A search spreads to every owner. Its expiry and its budget of answers bound the traffic: of many owners only about as
+many answer as the budget says, chosen by a hash that each of them computes for itself.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from heliograph.discovery.topics.statements import NS_PER_MS, Statements
 from heliograph.errors import ProtocolError, Reason
 
 TOPICS_MAX = 4_096
-OWNERS_GUESSED = 1_024  # owners that listen: nobody knows how many, so askers begin low and ask for more
+OWNERS_GUESSED = 1_024  # assumed number of owners: the real one is unknown, so requesters begin low and ask for more
 
 
 class OwnTopics:
-    """The topics of one owner that is present."""
+    """The topics of one owner that is online."""
 
     def __init__(self, statements: Statements) -> None:
         self._statements = statements
@@ -51,7 +51,7 @@ class OwnTopics:
         return self._topics.get(id)
 
     def hear(self, payload: bytes, wall_ns: int) -> None:
-        """A search; what is wrong with it is counted, and nobody is answered."""
+        """A search; invalid ones are counted, and not answered."""
         try:
             said = self._statements.read(payload, wall_ns)
             search = self._statements.body(said, Search)
@@ -81,7 +81,7 @@ class OwnTopics:
             self.outgoing.append((f"{ENTITY_TOPIC}/{said.entity}", answer))
 
     def _is_among(self, search: Search, own: bytes) -> bool:
-        """True if we are one of about as many owners as should answer."""
+        """True if we are one of the owners that should answer."""
         if not search.answers or search.answers >= OWNERS_GUESSED:
             return True
         draw = int.from_bytes(sha256(search.id + own).digest()[:4], "big")

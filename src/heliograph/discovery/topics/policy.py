@@ -1,9 +1,9 @@
-"""Policy: what a topic directory stores, whose questions it answers and whom it signs for.
+"""Policy: what a topic directory stores, whose searches it answers and for which entities it signs.
 
 In:    settings; advertisements with their signers; entities.
-Out:   nothing, or ProtocolError with the reason for which it refuses.
+Out:   nothing, or ProtocolError with the reason for a refusal.
 State: the settings in force.
-Not here: quotas, which the repository counts (repository.py), what must be true of every advertisement (statements.py).
+Not here: quotas, which the repository counts (repository.py), checks of every advertisement (statements.py).
 Paper: [topics] §4, §5.3.
 """
 
@@ -27,7 +27,7 @@ class TopicPolicy:
         self.reload(config)
 
     def reload(self, config: TopicDirectoryConfig) -> None:
-        """Put new settings in force."""
+        """Apply new settings."""
         self._config = config
         self._where = compile("sql", config.where) if config.where else None
 
@@ -37,7 +37,7 @@ class TopicPolicy:
             raise ProtocolError(Reason.DISCOVERY_DENIED, f"{self._directory} does not answer {entity}")
 
     def check_creation(self, creation: Creation, entity: str) -> None:
-        """ProtocolError if no topic is created for this entity."""
+        """ProtocolError if topics are not created for this entity."""
         if not self._config.creates:
             raise ProtocolError(Reason.CREATION_REFUSED, f"{self._directory} creates no topics")
         if creation.creator != entity:

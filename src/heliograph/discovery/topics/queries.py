@@ -1,15 +1,15 @@
-"""Queries: what an entry of a repository must be like to be found.
+"""Queries: the conditions that an entry of a repository must meet to be found.
 
-In:    a query as it was asked; entries.
+In:    a query as sent; entries.
 Out:   TopicQuestion for a repository; Matcher: the exact test of one entry, which every back end uses.
 State: none.
 Not here: databases (live/vaults/), the languages (matching/languages/).
 Paper: [topics] §6.
 
 An advertisement is read as an event: its path is the topic, its properties are the headers, its XML document is the
-payload. So SQL, predicates, tags, integers and XPath are the languages of subscriptions, with their bounds. A string is
-found where its words follow each other, keywords where all of them occur; a regular expression runs over everything
-that describes a topic. For XQuery a repository only finds the entries with a document; a process of its own sifts them.
+payload. So SQL, predicates, tags, integers and XPath are the languages of subscriptions, with their limits. A string
+matches if its words follow each other, keywords if all of them occur; a regular expression is applied to everything
+that describes a topic. For XQuery a repository only finds the entries with a document; a separate process filters them.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ Test = Callable[[TopicEntry], bool]
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a text, in lower case, as full text knows them."""
+    """The words of a text, in lower case, as the full-text search uses them."""
     return _WORD.findall(text.casefold())
 
 
 def question_of(query: TopicQuery, asker: str, wall_ms: int, granted: tuple[bytes, ...] = ()) -> TopicQuestion:
-    """What a repository is asked for a query of this entity; ProtocolError if the query makes no sense."""
+    """The query to a repository for a query of this entity; ProtocolError if the query is invalid."""
     question = TopicQuestion(
         language=query.language,
         text=query.text,
@@ -86,7 +86,7 @@ def entry_of(advertisement: TopicAdvertisement, record: bytes) -> TopicEntry:
 
 
 def _texts(said: Descriptors) -> list[str]:
-    """Everything that describes a topic, each format on lines of its own."""
+    """Everything that describes a topic, each format on its own lines."""
     found = [said.path, said.text, " ".join(said.keywords)]
     found += [f"{name}={_plain(value)}" for name, value in sorted(said.properties.items())]
     found.append(said.document)
@@ -98,7 +98,7 @@ def _plain(value: object) -> str:
 
 
 class Matcher:
-    """The exact test of a question. ProtocolError(QUERY_INVALID) if the question makes no sense."""
+    """The exact test of a question. ProtocolError(QUERY_INVALID) if the question is invalid."""
 
     __slots__ = ("_question", "_test")
 
@@ -107,36 +107,36 @@ class Matcher:
         self._test = _language(question.language, question.text)
 
     def matches(self, entry: TopicEntry) -> bool:
-        """True if the asker is to find this entry."""
+        """True if the requester may find this entry."""
         return self.may_see(entry) and self.fits(entry) and self._test(entry)
 
     def which(self, entries: Sequence[TopicEntry]) -> list[int]:
-        """The numbers of those that the language's part lets pass: for back ends that have tested everything else."""
+        """The indexes of entries that pass the language's condition, for back ends that have tested everything else."""
         return [number for number, entry in enumerate(entries) if self._test(entry)]
 
     def which_events(self, events: Iterable[Event]) -> list[int]:
-        """The same of a condition, for entries as the languages of subscriptions read them."""
+        """The same for a condition, over entries in the form that the languages of subscriptions read."""
         from heliograph.matching.conditions import matches
 
         condition = _compiled(self._question.language, self._question.text)
         return [number for number, event in enumerate(events) if matches(condition, event)]
 
     def scan(self, texts: Sequence[str]) -> list[int]:
-        """The same of a regular expression, over what describes entries: all of them at once."""
+        """The same for a regular expression, over the descriptions of entries: all of them at once."""
         from heliograph.matching.languages.patterns import scanner  # RE2 takes time to load
 
         assert self._question.language == "regex"
         return scanner(self._question.text, JOINED_BYTES_MAX)(texts)
 
     def may_see(self, entry: TopicEntry) -> bool:
-        """True if the asker may find this entry at all."""
+        """True if the requester may see this entry at all."""
         asked = self._question
         if asked.sees_all or EVERYBODY in entry.readers or entry.owner == asked.asker:
             return True
         return asked.asker in entry.readers or entry.id in asked.granted
 
     def fits(self, entry: TopicEntry) -> bool:
-        """True if owner, institution, space, id and times are as asked for."""
+        """True if owner, institution, space, id and times meet the conditions."""
         asked = self._question
         if asked.ids and entry.id not in asked.ids:
             return False
@@ -156,7 +156,7 @@ class Matcher:
 
 
 def event_of(entry: TopicEntry) -> Event:
-    """An entry as the languages of subscriptions read it."""
+    """An entry in the form that the languages of subscriptions read."""
     return Event(entry.path.encode(), msgspec.json.encode(dict(entry.properties)), entry.document)
 
 
@@ -167,7 +167,7 @@ def _language(language: str, text: str) -> Test:
     if language == "":
         return lambda entry: True
     if language == XQUERY:
-        return lambda entry: bool(entry.document)  # the query itself runs in a process of its own: SiftDocuments
+        return lambda entry: bool(entry.document)  # the query itself runs in a separate process: SiftDocuments
     if language in ("string", "keywords"):
         return _full_text(language, text)
     if language == "regex":

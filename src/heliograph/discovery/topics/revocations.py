@@ -1,7 +1,7 @@
-"""Revocations that a broker's service knows: kept until what they revoke has expired, and offered to neighbours.
+"""Revocations known to a broker's service: kept until the revoked grants have expired, and offered to neighbours.
 
 In:    signed revocations with the chains of their signers.
-Out:   is this grant revoked by one of these entities?; statements to pass on.
+Out:   whether a grant is revoked by one of some entities; statements to pass on.
 State: at most REVOCATIONS_MAX statements, a share per signer.
 Not here: verifying them (grants.py), passing them on (rights.py).
 """
@@ -22,14 +22,14 @@ class KnownRevocations:
 
     def __init__(self) -> None:
         self._statements: dict[bytes, tuple[int, str, Revocation, bytes]] = {}  # digest -> until, signer, said, bytes
-        self._by_grant: dict[bytes, dict[str, None]] = {}  # grant -> who revoked it
+        self._by_grant: dict[bytes, dict[str, None]] = {}  # grant -> the entities that revoked it
         self._per_signer: dict[str, int] = {}
 
     def __len__(self) -> int:
         return len(self._statements)
 
     def add(self, signed: bytes, revocation: Revocation, signer: str) -> bool:
-        """Keep a statement; False if it is known. ProtocolError if there are too many."""
+        """Keep a statement. Returns False if it is known already. ProtocolError if there are too many."""
         digest = sha256(signed).digest()
         if digest in self._statements:
             return False
@@ -42,12 +42,12 @@ class KnownRevocations:
         return True
 
     def is_revoked(self, grant: bytes, entities: tuple[str, ...]) -> bool:
-        """True if one of these entities took this grant back."""
+        """True if one of these entities revoked this grant."""
         signers = self._by_grant.get(grant)
         return signers is not None and any(entity in signers for entity in entities)
 
     def statements(self) -> list[bytes]:
-        """All of them, for a neighbour that was away."""
+        """All statements, for a neighbour that was away."""
         return [signed for _, _, _, signed in self._statements.values()]
 
     def expire(self, wall_ms: int) -> None:

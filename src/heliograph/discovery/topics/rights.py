@@ -1,12 +1,12 @@
-"""The service "rights" at each broker: checks grants, and says to its broker which link may use which created topic.
+"""The service "rights" at each broker: checks grants, and tells its broker which link may use which created topic.
 
-In:    requests of clients: bundles with proof of the holder's key, revocations; revocations of neighbours.
+In:    requests of clients: bundles with proof of the holder's key, revocations; revocations from neighbours.
 Out:   orders to the broker (allow, forbid); answers; revocations for neighbours.
-State: challenges under way, rights that it allowed, revocations that are not over.
+State: outstanding challenges, rights that it allowed, revocations that have not expired.
 Not here: what grants mean (grants.py), the broker's table (broker/rights.py), discovery (directory.py).
 
-TLS with a certificate proves the key. Without it the service asks for a signature over a number of its own, its broker
-and the asker's session, so that a proof is worth nothing elsewhere or later.
+TLS with a certificate proves the key. Without it the service asks for a signature over a number that it chose, its
+broker and the requester's session, so that the proof is valid only here and now.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 RIGHTS = "rights"
 POSSESSION_DOMAIN = b"heliograph/possession/1"
 CHALLENGES_MAX = 1_024
-ISSUERS_MAX = 200_000  # as many as the broker has rights
+ISSUERS_MAX = 200_000  # as many as a broker can have rights
 TICK_NS = 10_000 * NS_PER_MS
 CHAINS_MAX = 8
 HOP_BYTES_MAX = 48 << 10  # of statements offered at once
@@ -57,7 +57,7 @@ _requests = msgspec.json.Decoder(dict[str, Any])
 
 
 class RevocationSpread(msgspec.Struct, frozen=True):
-    """What the services of neighbouring brokers say to each other."""
+    """Revocations sent between the services of neighbouring brokers."""
 
     statements: list[bytes]
     chains: list[bytes]
@@ -86,7 +86,7 @@ class RightsKeeper:
         self._session: BrokerSession | None = None
         self._challenges: OrderedDict[LinkId, str] = OrderedDict()
         self._revocations = KnownRevocations()
-        self._issuers: dict[bytes, dict[str, None]] = {}  # grants in force -> who may take them back
+        self._issuers: dict[bytes, dict[str, None]] = {}  # grants in force -> entities that may revoke them
         self._neighbours: dict[LinkId, None] = {}
         self._counts: Counter[str] = Counter()
 
@@ -153,7 +153,7 @@ class RightsKeeper:
         return advertisement, right_of(self._keyring, advertisement, bundle.grants, wall_ns, known)
 
     def _has_key(self, frame: Frame, request: dict[str, Any], asker: dict[str, Any], holder: str, wall_ns: int) -> bool:
-        """True if the asker has shown the holder's key; if it showed nothing, it is asked to."""
+        """True if the requester has proven the holder's key; without any proof, it is challenged."""
         if asker["proof"] == "certificate" and asker["entity"] == holder:
             return True
         challenge = self._challenges.pop(frame.origin, None)
@@ -179,7 +179,7 @@ class RightsKeeper:
         grant, signer, _ = read_grant(self._keyring, signed, wall_ns)
         self._issuers.pop(grant.id, None)
         self._issuers[grant.id] = dict.fromkeys((signer, advertisement.creator))
-        if len(self._issuers) > ISSUERS_MAX:  # what was forgotten ends when it expires, or is presented again
+        if len(self._issuers) > ISSUERS_MAX:  # forgotten rights end when they expire or are presented again
             del self._issuers[next(iter(self._issuers))]
 
     # -- revocations ----------------------------------------------------------------------------------------------
@@ -192,7 +192,7 @@ class RightsKeeper:
         self._answer(frame, {"ok": True, "known": len(self._revocations)})
 
     def _take(self, statement: bytes, wall_ns: int, now: Instant, source: LinkId | None) -> None:
-        """A revocation: end what depends on it, and pass it on to all neighbours but the one it came from."""
+        """A revocation: end the rights that depend on it, and pass it on to all neighbours but the one it came from."""
         revocation, signer = read_revocation(self._keyring, statement, wall_ns)
         if revocation.until_ms * NS_PER_MS <= wall_ns or not self._revocations.add(statement, revocation, signer):
             return
@@ -215,7 +215,7 @@ class RightsKeeper:
     # -- neighbours (Attendant) -----------------------------------------------------------------------------------
 
     def hear_ways(self, ways: WaysHere, now: Instant) -> None:
-        """A new neighbour, which may have been away, gets everything that is not over."""
+        """A new neighbour, which may have been away, gets all revocations that have not expired."""
         present = dict.fromkeys(each.link for each in ways.neighbours)
         new = [link for link in present if link not in self._neighbours]
         self._neighbours = present
@@ -223,7 +223,7 @@ class RightsKeeper:
             self._offer(new, self._revocations.statements())
 
     def hear_neighbour(self, link: LinkId, payload: bytes, now: Instant) -> None:
-        """Revocations that it knows."""
+        """Revocations that a neighbour knows."""
         wall_ns = self._clock.at(now)
         try:
             if wall_ns is None:
@@ -239,7 +239,7 @@ class RightsKeeper:
             self._counts[error.reason.word] += 1
 
     def hear_refusal(self, link: LinkId, number: int, reason: Reason, now: Instant) -> None:
-        """A neighbour is slow: everything is offered again when time has passed."""
+        """A neighbour is slow: everything is offered again later."""
         self._counts["unsent"] += 1
         self._timers.set(("offer", link), now + TICK_NS, lambda now: self._offer_again(link))
 
@@ -248,7 +248,7 @@ class RightsKeeper:
             self._offer([link], self._revocations.statements())
 
     def hear_end(self, asker: LinkId, now: Instant) -> None:
-        """An asker is gone."""
+        """A requester's link has closed."""
         self._challenges.pop(asker, None)
 
     # -- the contract ---------------------------------------------------------------------------------------------
@@ -263,14 +263,14 @@ class RightsKeeper:
         self._session.answer(frame, bodies.refusal(error.reason, error.detail[:500]), ServiceFlag.REFUSAL)
 
     def attach(self, link: LinkId, peer: Peer, now: Instant) -> None:
-        """The broker is there."""
+        """The broker is attached."""
         secret = sha256(self._secret + b"session").digest()
         self._session = BrokerSession(link, self._outbox, secret, serve=self._serve, attendant=self)
         self._session.attend(RIGHTS)
         self._timers.set("tick", now + TICK_NS, self._tick)
 
     def receive(self, link: LinkId, data: bytes, now: Instant) -> None:
-        """Requests, answers to orders, words of neighbours."""
+        """Requests, answers to orders, and messages of neighbours."""
         if self._session is not None:
             self._session.receive(data, now)
 
@@ -281,11 +281,11 @@ class RightsKeeper:
         self._timers.set("tick", now + TICK_NS, self._tick)
 
     def detach(self, link: LinkId, reason: Reason, now: Instant) -> None:
-        """The broker is gone."""
+        """The broker is detached."""
         self._session = None
 
     def clock(self, wall_ns: int, now: Instant) -> None:
-        """What time it is."""
+        """A reading of the wall clock."""
         self._clock.read(wall_ns, now)
 
     def wake(self, now: Instant) -> None:
@@ -293,23 +293,23 @@ class RightsKeeper:
         self._timers.run(now)
 
     def tell(self, command: Any, now: Instant) -> None:
-        """It takes no commands."""
+        """Ignored: it takes no commands."""
         raise UsageError(f"the service rights does not know the command {command!r}")
 
     def receive_datagram(self, socket: SocketName, source: Address, data: bytes, now: Instant) -> None:
-        """It has no sockets."""
+        """Ignored: it has no sockets."""
 
     def press(self, link: LinkId, pressed: bool, now: Instant) -> None:
-        """A pipe is never pressed for long."""
+        """Ignored: a pipe is never pressed for long."""
 
     def done(self, ticket: Ticket, result: Any, now: Instant) -> None:
-        """It asks for nothing that ends in a ticket."""
+        """Ignored: it requests nothing that has a ticket."""
 
     def failed(self, ticket: Ticket, reason: Reason, now: Instant) -> None:
-        """It asks for nothing that ends in a ticket."""
+        """Ignored: it requests nothing that has a ticket."""
 
     def take(self) -> Effects:
-        """What is wanted since the last take."""
+        """The effects since the last take."""
         return self._outbox.empty(self._timers.next())
 
     def report(self, question: str) -> Any:

@@ -1,9 +1,9 @@
-"""The topic directory and the service "rights" as a node knows them.
+"""The topic directory and the service "rights", as services of a node.
 
-In:    its settings.
+In:    their settings.
 Out:   TOPIC_DIRECTORY_SERVICE and RIGHTS_SERVICE, for the list of node.py.
 State: none.
-Not here: its machine (directory.py), rights of links (rights.py).
+Not here: the machines (directory.py, rights.py).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class TopicDirectoryService(Service[TopicDirectoryConfig]):
     protocol = TDN
 
     def is_wanted(self, config: TopicDirectoryConfig) -> bool:
-        """As its switch says."""
+        """True if it is enabled."""
         return config.enabled
 
     def build(self, config: TopicDirectoryConfig, around: Surroundings) -> Machine:
@@ -67,23 +67,23 @@ class TopicDirectoryService(Service[TopicDirectoryConfig]):
         return ReloadTopicDirectory(config)
 
     def describe(self, config: TopicDirectoryConfig, opened: Opened) -> str:
-        """Where topics are kept, and where its administrator asks."""
+        """Where topics are kept, and where its administrator can ask."""
         reach = "this machine only" if is_loopback(config.host) else "the network"
         return f"topic directory: topics in {config.place}, questions on {config.host}:{config.port} ({reach})"
 
 
 class RightsService(Service[RightsConfig]):
-    """Every broker has it that can check certificates."""
+    """Every broker that can check certificates has it."""
 
     name = "rights"
     config = RightsConfig
 
     def is_wanted(self, config: RightsConfig) -> bool:
-        """As its switch says."""
+        """True if it is enabled."""
         return config.enabled
 
     def build(self, config: RightsConfig, around: Surroundings) -> Machine:
-        """With the authorities of its broker."""
+        """A service with the authorities of its broker."""
         from heliograph.discovery.topics.rights import RightsKeeper
 
         assert around.keyring is not None

@@ -1,9 +1,9 @@
-"""The signer of a topic directory: gives new topics their UUID, and signs.
+"""The signer of a topic directory: gives new topics a UUID, and signs their advertisements.
 
 In:    requests to create or renew a topic, whose senders are proven.
 Out:   Created: the signed advertisement, or why there is none.
-State: how many UUIDs it drew. Nothing of a creation is kept: the advertisement is the creator's to publish.
-Not here: storing (directory.py), what is signed for whom (policy.py).
+State: how many UUIDs it has drawn. It keeps nothing of a creation: publishing the advertisement is up to the creator.
+Not here: storing (directory.py), for which entities it signs (policy.py).
 Paper: [topics] §5.2.
 """
 
@@ -40,11 +40,11 @@ class TopicSigner:
         self._drawn = 0
 
     def reload(self, config: TopicDirectoryConfig) -> None:
-        """Put new settings in force."""
+        """Apply new settings."""
         self._config = config
 
     def create(self, said: Statement, create: Create, wall_ns: int) -> Created:
-        """A new topic, with a UUID that nobody else had a say in."""
+        """A new topic, with a UUID that no other party could influence."""
         try:
             check_creation(create.creation)
             self._policy.check_creation(create.creation, said.entity)
@@ -56,7 +56,7 @@ class TopicSigner:
         return Created(create.id, self._statements.sign_advertisement(made))
 
     def renew(self, said: Statement, renew: Renew, wall_ns: int) -> Created:
-        """The same topic, signed anew."""
+        """The same topic, signed again."""
         try:
             old, _ = self._statements.read_advertisement(renew.advertisement, wall_ns)
             self._policy.check_creation(old.creation, said.entity)
@@ -68,7 +68,7 @@ class TopicSigner:
         return Created(renew.id, self._statements.sign_advertisement(made))
 
     def _expiry_ms(self, lifetime_s: int, creator: Holder, wall_ns: int) -> int:
-        """An advertisement lives no longer than the certificates of those who sign it."""
+        """When an advertisement expires: not after the certificates of its signers."""
         ends = min(creator.ends, self._statements.keyring.learn(self._chain, wall_ns).ends)
         lifetime_ms = min(lifetime_s, self._config.lifetime_s_max) * 1_000
         return min(wall_ns // NS_PER_MS + lifetime_ms, ends * 1_000)

@@ -2,10 +2,10 @@
 
 In:    bodies to send; bytes as received, with the wall time.
 Out:   bytes to publish; bodies with their proven signer, or ProtocolError.
-State: the keyring's caches, and the ids of what was accepted in the last 30 s.
-Not here: keys and chains (trust/), who may say what (directory.py), the bodies (messages.py).
+State: the keyring's caches, and the ids of statements accepted in the last 30 s.
+Not here: keys and chains (trust/), which senders may send what (directory.py), the bodies (messages.py).
 
-Every message is signed. What a directory tells an entity, and what an entity tells one directory, is sealed as well.
+Every message is signed. Messages from a directory to an entity, or from an entity to one directory, are also sealed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # cryptography is slow to load, and only parties with certifi
     from heliograph.trust.keyring import Keyring
 
 NS_PER_MS = 1_000_000
-CHAINS_MAX = 3  # of a message that brings no topics: the sender's, and those of an advertisement
+CHAINS_MAX = 3  # in a message without topics: the sender's, and those of an advertisement
 ADVERTISEMENT_DOMAIN = b"heliograph/topic-advertisement/1"
 
 _B = TypeVar("_B", bound=TopicBody)
@@ -41,11 +41,11 @@ class Statement:
     message: TopicMessage
     signed: bytes  # its envelope, as received
     payload: bytes
-    holder: Holder  # who said it
+    holder: Holder  # the signer
 
     @property
     def entity(self) -> str:
-        """Who said it."""
+        """The signer."""
         return self.holder.identity.entity
 
 
@@ -62,7 +62,7 @@ class Statements:
         return self._keyring
 
     def write(self, body: TopicBody, recipient: Holder | None = None, chains: Sequence[bytes] = ()) -> bytes:
-        """A message, signed, and sealed if its recipient is named. Our own chain stands before the others."""
+        """A message, signed, and sealed if a recipient is given. Our own chain comes before the others."""
         own = self._keyring.own
         assert own is not None, "a party without a certificate has nothing to say"
         kind = TOPIC_KINDS[type(body)]
@@ -72,7 +72,7 @@ class Statements:
         return messages.pack(TopicMessage(kind, flags, (own.chain, *chains), data))
 
     def read(self, data: bytes, wall_ns: int | None, role: Role | None = None) -> Statement:
-        """A message whose signer is proven; ProtocolError if it is not, or if a seal was not for us."""
+        """A message whose signer is proven; ProtocolError if it is not, or if it was sealed for another party."""
         message = messages.unpack(data)
         if not message.flags & SIGNED:
             raise ProtocolError(Reason.CREDENTIAL_MISSING, "it is not signed")
@@ -89,28 +89,28 @@ class Statements:
         return Statement(message, body, signed.payload, signed.holder)
 
     def body(self, statement: Statement, kind: type[_B]) -> _B:
-        """What was said; ProtocolError if it is something else."""
+        """The body of a statement; ProtocolError if it is of another kind."""
         if TOPIC_KINDS[kind] is not statement.message.kind:
             raise ProtocolError(Reason.KIND_UNEXPECTED, statement.message.kind.name)
         return messages.decode_body(kind, statement.payload)
 
     def check_fresh(self, statement: Statement, id: bytes, issued_ms: int, wall_ns: int) -> None:
-        """ProtocolError for a statement that is old, or that was here before."""
+        """ProtocolError for a statement that is old, or that was seen before."""
         self._freshness.accept(statement.holder.chain_hash, id, issued_ms * NS_PER_MS, wall_ns)
 
     def learn(self, chains: Sequence[bytes], wall_ns: int) -> None:
-        """Remember the holders of these chains. One that no authority vouches for is refused."""
+        """Remember the holders of these chains. Chains that no authority vouches for are refused."""
         for chain in chains:
             self._keyring.learn(chain, wall_ns)
 
     # -- advertisements -------------------------------------------------------------------------------------------
 
     def sign_advertisement(self, advertisement: TopicAdvertisement) -> bytes:
-        """The advertisement in an envelope of ours; we are a directory."""
+        """The advertisement in an envelope signed by us as a directory."""
         return self._keyring.sign(ADVERTISEMENT_DOMAIN, encode_advertisement(advertisement))
 
     def read_advertisement(self, signed: bytes, wall_ns: int) -> tuple[TopicAdvertisement, Holder]:
-        """An advertisement that a directory signed and that has not expired; ProtocolError if it is none."""
+        """An advertisement that a directory signed and that has not expired; ProtocolError otherwise."""
         try:
             opened = self._keyring.verify(ADVERTISEMENT_DOMAIN, signed, wall_ns, Role.DIRECTORY)
         except ProtocolError as error:
@@ -134,13 +134,13 @@ class Statements:
         return advertisement, said.holder, directory
 
     def glance_advertise(self, signed: bytes, wall_ns: int) -> tuple[TopicAdvertisement, Holder]:
-        """The same with the directory's signature verified, and not the creator's: that costs time on first use."""
+        """The same, but only the directory's signature is verified: verifying the creator's costs time on first use."""
         advertise = messages.decode_body(Advertise, envelope.decode(signed).payload)
         return self.read_advertisement(advertise.advertisement, wall_ns)
 
 
 def hashes_in(signed: bytes) -> tuple[bytes, bytes]:
-    """Of a countersigned advertisement: the hashes of the creator's and of the directory's chain."""
+    """The hashes of the creator's and the directory's chains in a countersigned advertisement."""
     outer = envelope.decode(signed)
     inner = messages.decode_body(Advertise, outer.payload)
     return outer.chain_hash, envelope.decode(inner.advertisement).chain_hash

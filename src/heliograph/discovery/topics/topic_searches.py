@@ -1,9 +1,9 @@
-"""Searches at a topic directory: a slice at a time from the repository, a page at a time to the asker.
+"""Searches at a topic directory: a slice at a time from the repository, a page at a time to the requester.
 
-In:    searches whose askers are proven; slices that the repository found; entries that changed.
-Out:   questions for the repository, FOUND messages.
-State: searches under way, bounded; standing searches.
-Not here: what a query means (queries.py), the repository (repository.py), who may ask (policy.py).
+In:    searches whose requesters are proven; slices that the repository found; entries that changed.
+Out:   queries for the repository, FOUND messages.
+State: searches in progress, bounded; standing searches.
+Not here: what a query means (queries.py), the repository (repository.py), which entities may search (policy.py).
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 PAGE_BYTES_MAX = 1 << 18
 PAGE_ITEMS_MAX = 100
-SIFTED_AT_FIRST = 200  # documents that XQuery looks at first; then SIFTED_AT_ONCE, or fewer if they are long
+SIFTED_AT_FIRST = 200  # documents in the first slice for XQuery; then SIFTED_AT_ONCE, or fewer if they are long
 SIFTED_AT_ONCE = 1_000
 SIFTED_BYTES = 4 << 20
-SIFTING_PER_ENTITY_MAX = 2  # searches by XQuery: there is one process for all of them
+SIFTING_PER_ENTITY_MAX = 2  # searches by XQuery: they all share one process
 SIFT_MS_MAX = 2_000  # for one slice; a query that takes longer is killed
-WATCH_MS_MAX = 600_000  # it is renewed before that, or it ends
+WATCH_MS_MAX = 600_000  # a standing search ends after this unless renewed
 
 Say = Callable[[TopicBody, "Holder", tuple[bytes, ...]], None]
 AskRepository = Callable[[Any, Callable[[Any, Instant], None]], None]
@@ -57,7 +57,7 @@ class UnderWay:
     sifted_at_once: int = SIFTED_AT_FIRST
 
     def expect(self, documents: Sequence[bytes]) -> None:
-        """Documents were as long as these: choose how many are sifted next."""
+        """Documents had these lengths: choose how many are filtered next."""
         mean = sum(map(len, documents)) // len(documents) + 1
         self.sifted_at_once = max(SIFTED_AT_FIRST, min(SIFTED_AT_ONCE, SIFTED_BYTES // mean))
 
@@ -106,12 +106,12 @@ class TopicSearches:
         self.damaged = 0
 
     def reload(self, config: TopicDirectoryConfig) -> None:
-        """Put new limits in force."""
+        """Apply new limits."""
         self._config = config
         self.watches.reload(config.watches_max)
 
     def search(self, said: Statement, search: Search, wall_ns: int, now: Instant) -> None:
-        """Begin one; a search that cannot be carried out is answered with the reason."""
+        """Begin a search; one that cannot be carried out is answered with the reason."""
         try:
             wall_ms = wall_ns // NS_PER_MS
             question = question_of(search.query, said.entity, wall_ms, self._granted(search, said, wall_ns))
@@ -134,7 +134,7 @@ class TopicSearches:
             )
             return
         if not is_new:
-            return  # a standing search that was renewed: what there was has been told
+            return  # a standing search was renewed: its results have been sent
         remaining_ms = search.until_ms - wall_ms if search.until_ms else 60_000
         under_way = UnderWay(search, said.holder, question, now + remaining_ms * NS_PER_MS, search.count)
         self._open += 1
@@ -149,7 +149,7 @@ class TopicSearches:
             raise ProtocolError(Reason.SEARCHES_OVER_LIMIT, said)
 
     def _granted(self, search: Search, said: Statement, wall_ns: int) -> tuple[bytes, ...]:
-        """The topics that grants let the asker discover; a grant that is not valid counts for nothing."""
+        """The topics that grants allow the requester to discover; invalid grants are ignored."""
         found = []
         for text in search.grants:
             try:
@@ -170,7 +170,7 @@ class TopicSearches:
         self._ask(AskTopics(under_way.question, after, count), lambda found, now: use(under_way, found, now))
 
     def _sift(self, under_way: UnderWay, found: FoundTopics | Reason, now: Instant) -> None:
-        """A slice of documents came: a process of its own tells for which of them the query holds."""
+        """A slice of documents arrived: a separate process finds those that the query accepts."""
         if isinstance(found, Reason) or not found.entries:
             self._found(under_way, found, now)
             return
@@ -216,7 +216,7 @@ class TopicSearches:
             self._next(under_way, found.next)
 
     def _send(self, under_way: UnderWay, *, last: bool, reason: Reason | None, text: str = "") -> None:
-        """Send what was found; the last page also if it is empty."""
+        """Send the entries found; the last page is sent even if it is empty."""
         while True:
             page = under_way.page()
             is_last = last and not under_way.entries
@@ -245,14 +245,14 @@ class TopicSearches:
         self._say(found, under_way.asker, tuple(chains))
 
     def changed(self, entry: TopicEntry, change: str, now: Instant) -> None:
-        """An entry appeared, changed or went: tell those who watch."""
+        """An entry appeared, changed or was removed: tell those who watch it."""
         for watch in self.watches.concerned(entry):
             chains: dict[bytes, None] = {}
             items = [_item(entry, change, chains)]
             self._say(FoundPage(watch.id, self._name, items), watch.asker, tuple(chains))
 
     def expire(self, now: Instant) -> None:
-        """Standing searches that were not renewed end."""
+        """End standing searches that were not renewed."""
         self.watches.expire(now)
 
     def report(self) -> dict[str, int]:
@@ -261,7 +261,7 @@ class TopicSearches:
 
 
 def _item(entry: TopicEntry, change: str, chains: dict[bytes, None]) -> FoundItem:
-    """An entry as an answer carries it; the chains of its signers are gathered, each once."""
+    """An entry as an answer carries it; the chains of its signers are collected, each once."""
     message = messages.unpack(entry.record)
     chains.update(dict.fromkeys(message.chains))
     return FoundItem(message.body, change)

@@ -1,11 +1,11 @@
-"""Standing searches at a topic directory: who is to be told when a topic appears, changes or goes.
+"""Standing searches at a topic directory: which requesters are told when a topic appears, changes or goes.
 
-In:    searches that stay, renewed by their askers; entries that changed.
-Out:   the watches that an entry concerns.
-State: at most ``watches_max`` watches, each until its time is over.
-Not here: telling their askers (directory.py), searching what is stored (topic_searches.py).
+In:    standing searches, renewed by their requesters; entries that changed.
+Out:   the watches that accept an entry.
+State: at most ``watches_max`` watches, each until it expires.
+Not here: telling requesters (directory.py), searching what is stored (topic_searches.py).
 
-Watches in a language of subscriptions share an index, as subscriptions do. The others are tried one by one, so there
+Watches in a language of subscriptions share an index, as subscriptions do. The others are tested one by one, so there
 are fewer of them.
 """
 
@@ -26,7 +26,7 @@ from heliograph.repository import TopicEntry, TopicQuestion
 if TYPE_CHECKING:
     from heliograph.trust.chains import Holder
 
-PLAIN_MAX = 1_024  # watches that are tried one by one: about 2 ms per change
+PLAIN_MAX = 1_024  # watches that are tested one by one: about 2 ms per change
 _ALL = b"#"
 _TOPIC = b"topic"
 
@@ -39,12 +39,12 @@ class Watch:
     asker: Holder
     question: TopicQuestion
     matcher: Matcher
-    condition: Condition | None  # None: it is tried by itself
+    condition: Condition | None  # None: it is tested by itself
     until: Instant
 
     @property
     def key(self) -> tuple[str, bytes]:
-        """Nobody ends the search of another."""
+        """Includes the entity, so that no entity can end another's search."""
         return (self.asker.identity.entity, self.id)
 
 
@@ -61,11 +61,11 @@ class Watches:
         return len(self._watches)
 
     def reload(self, watches_max: int) -> None:
-        """Put a new limit in force."""
+        """Apply a new limit."""
         self._watches_max = watches_max
 
     def add(self, id: bytes, asker: Holder, question: TopicQuestion, until: Instant) -> bool:
-        """Keep or renew a watch; True if it is new. ProtocolError if there are too many."""
+        """Keep or renew a watch. Returns True if it is new. ProtocolError if there are too many."""
         key = (asker.identity.entity, id)
         is_new = key not in self._watches
         if is_new and len(self._watches) >= self._watches_max:
@@ -86,7 +86,7 @@ class Watches:
         return is_new
 
     def remove(self, entity: str, id: bytes) -> bool:
-        """A standing search ends; False if there is none."""
+        """End a standing search. Returns False if there is none."""
         key = (entity, id)
         watch = self._watches.pop(key, None)
         if watch is None:
@@ -103,7 +103,7 @@ class Watches:
             self.remove(*watch.key)
 
     def concerned(self, entry: TopicEntry) -> list[Watch]:
-        """The watches that want to hear of this entry."""
+        """The watches that accept this entry."""
         event = event_of(entry)
         found = [
             self._watches[key]

@@ -2,11 +2,11 @@
 
 In:    how many runs, a seed; which topologies and sites.
 Out:   the same rows as the simulator's; how exact the relays were.
-State: none; each topology has a stage of its own.
-Not here: the processes and relays (stage.py), what is made of results (topologies.py).
+State: none; each topology has its own stage.
+Not here: the processes and relays (stage.py), the statistics of results (topologies.py).
 
-The clients of all sites search beside each other, each site's one after another: they share only the computer, which
-is idle most of the time a search takes.
+The clients of all sites search in parallel, those of one site one after another: they share only the computer, which
+is idle for most of a search.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from heliograph.evaluation.places import CLIENT_SITES
 from heliograph.evaluation.statistics import summary
 from heliograph.evaluation.topologies import EXPERIMENTS, LAB, MULTICAST, PAUSE_S, RUNS
 
-QUARTERS = 4  # how often progress is told
+QUARTERS = 4  # how often progress is reported
 
 Say = Callable[[str], None]
 
@@ -35,9 +35,9 @@ def evaluate(
     experiments: Sequence[str] = EXPERIMENTS,
     say: Say = lambda _: None,
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """All of it: a row for each topology and site, and one for multicast; and the relays' error.
+    """A row for each topology and site, and one for multicast; and the relays' error.
 
-    On a loop that can sleep for microseconds: the others count in milliseconds, and one of them is 130 km.
+    Runs on a loop that can sleep for microseconds: other loops count in milliseconds, and one of them is 130 km.
     """
     with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(SelectSelector())) as runner:
         return runner.run(_evaluate(runs, seed, sites, experiments, say))
@@ -61,7 +61,7 @@ async def _evaluate(
 
 
 async def _searches(stage: LiveStage, sites: Sequence[str], runs: int, say: Say) -> dict[str, list[SearchResult]]:
-    """The searches of each site, while the probe looks at the relays."""
+    """The searches of each site, while the probe measures the relays."""
     results: dict[str, list[SearchResult]] = {site: [] for site in sites}
     whole = runs * len(sites)
 

@@ -1,12 +1,12 @@
-"""A probe: how much later than they should datagrams come out of the relays.
+"""A probe: measures how late datagrams come out of the relays.
 
-In:    relays at work.
-Out:   by how many milliseconds too late each trip was.
-State: two parties of its own at one place, and the round trips measured so far.
+In:    relays in use.
+Out:   the lateness of each trip, in milliseconds.
+State: its own two parties at one place, and the round trips measured so far.
 Not here: the relays (relays.py).
 
-A round trip is two trips through relays whose delay is known. What it takes longer than that is the relays' error, and
-the probe's own reading and writing with it: so the error is less than what is told here.
+A round trip is two trips through relays with a known delay. Any additional time is the relays' error, including the
+probe's own reading and writing: so the real error is less than reported here.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from heliograph.evaluation.places import Place
 from heliograph.machine import Address
 
 EVERY_S = 0.1
-BYTES = 512  # about as long as what discovery says
+BYTES = 512  # about the length of discovery messages
 SAID_AT = Struct("!d")
 
 
 class Probe:
-    """Says something through the relays, and hears it come back."""
+    """Sends datagrams through the relays, and receives them back."""
 
     def __init__(self, relays: Relays, place: Place) -> None:
         self._loop = asyncio.get_running_loop()
@@ -45,7 +45,7 @@ class Probe:
         return opened
 
     async def run(self) -> None:
-        """Go on until cancelled."""
+        """Run until cancelled."""
         while True:
             self._sockets[0].sendto(SAID_AT.pack(perf_counter()).ljust(BYTES), self._far.outside)
             await asyncio.sleep(EVERY_S)

@@ -1,9 +1,9 @@
 """The processes of an experiment: brokers and a directory, each as `heliograph broker run` and `heliograph bdn run`.
 
 In:    settings as TOML.
-Out:   where each one listens, once it is ready; an error that says which did not start, or ended.
+Out:   where each one listens, once it is ready; an error that names a process that did not start, or ended.
 State: the processes, and a folder for their settings and logs.
-Not here: what the settings say (stage.py).
+Not here: the content of the settings (stage.py).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Processes:
         file = self._folder / f"{name}.toml"
         file.write_text(settings)
         with self._log(name).open("wb") as log:
-            # A session of its own: Ctrl-C is ours to handle.
+            # In its own session: we handle Ctrl-C.
             self._running[name] = subprocess.Popen(  # noqa: S603 our own program with our own arguments
                 [sys.executable, "-m", "heliograph.cli.main", what, "run", "--config", str(file)],
                 cwd=self._folder,

@@ -1,14 +1,14 @@
-"""Delaying relays: they give loopback the delays of the earth.
+"""Delaying relays: they add wide-area delays to loopback.
 
 In:    parties, each at a place; their datagrams, sent to the relay sockets of others; links, dialled to a relay.
-Out:   the same bytes, delayed by the distance from place to place.
-State: one UDP socket per party; one listener per relayed link, and what is under way.
+Out:   the same bytes, delayed according to the distance between the places.
+State: one UDP socket per party; one listener per relayed link, and bytes in transit.
 Not here: which parties there are (stage.py), how far places are from each other (places.py), how exact this is
           (probe.py).
 
 A party is reached at the address of its relay socket, and its own datagrams leave from there, so receivers can answer
-without knowing its real address, as behind an open NAT. Bytes of a link never overtake each other. Making a link costs
-no time here; the experiments make links only during preparation.
+without knowing its real address, as behind an open NAT. Bytes of a link never overtake each other. Opening a link takes
+no time here; the experiments open links only during preparation.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from heliograph.machine import Address
 
 LOCAL = "127.0.0.1"
 DATAGRAM_BYTES_MAX = 65_507
-READS_PER_TURN = 64  # then others on the loop get their turn
+READS_PER_TURN = 64  # then other tasks on the loop run
 READ_BYTES = 65_536
-APART_S = 1e-6  # bytes of a link that are due at once stay in order
+APART_S = 1e-6  # keeps bytes of a link in order that are due at once
 
 
 @dataclass(slots=True, eq=False)
@@ -35,14 +35,14 @@ class Party:
     """A process at a place."""
 
     place: Place
-    outside: Address  # where others reach it
+    outside: Address  # where other parties reach it
     bound: socket.socket
-    steady: bool = False  # its datagrams take the same time, always
+    steady: bool = False  # the delay of its datagrams is constant
     inside: Address | None = None  # its real address; until that is known, it receives nothing
 
 
 class Relays:
-    """All relays of one experiment, on the present loop."""
+    """All relays of one experiment, on the current loop."""
 
     def __init__(self, jitter_ms: float, random: Random) -> None:
         self._loop = asyncio.get_running_loop()
@@ -56,7 +56,7 @@ class Relays:
         self.strangers = 0  # datagrams of unknown senders, dropped
 
     def delay_s(self, source: Party, sink: Party) -> float:
-        """How long the next bytes take from one to the other."""
+        """The delay of the next bytes from one to the other."""
         jitter_ms = 0.0 if source.steady or sink.steady else self._jitter_ms * self._random.random()
         return (source.place.one_way_ms(sink.place) + jitter_ms) / 1_000
 
@@ -77,7 +77,7 @@ class Relays:
         return party
 
     def locate(self, party: Party, inside: Address) -> None:
-        """This is where the party really is, from now on."""
+        """Set the real address of a party."""
         if party.inside is not None:
             self._by_inside.pop(party.inside, None)
         party.inside = inside
@@ -90,7 +90,7 @@ class Relays:
             except BlockingIOError:
                 return
             except OSError:
-                continue  # the network's answer to an earlier datagram: nothing listens there
+                continue  # an ICMP error for an earlier datagram: nothing listens there
             source = self._by_inside.get(address)
             if source is None:
                 self.strangers += 1
@@ -109,7 +109,7 @@ class Relays:
     # Links.
 
     async def link(self, source: Party, sink: Party, where: Callable[[], Address | None]) -> Address:
-        """An address that leads one party to where another listens; while that is not known, dials are hung up."""
+        """An address that leads one party to another's listener; while that is unknown, dials are hung up."""
 
         async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             try:
@@ -117,7 +117,7 @@ class Relays:
                 if address is not None:
                     await self._join(reader, writer, address, source, sink)
             except OSError:
-                pass  # either end is gone, and so both are
+                pass  # either end has closed, and so both are
             finally:
                 writer.close()
 
@@ -146,7 +146,7 @@ class Relays:
     async def _carry(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, delay_s: Callable[[], float]
     ) -> None:
-        """One way of a link, until its source hangs up. On the way is what comes in within one delay."""
+        """One direction of a link, until its source hangs up. Bytes that arrive within one delay are in transit."""
         due = 0.0
         while data := await reader.read(READ_BYTES):
             due = max(due + APART_S, self._loop.time() + delay_s())

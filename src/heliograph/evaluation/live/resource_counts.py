@@ -1,12 +1,12 @@
-"""The counts of the experiment on resources, taken from real brokers and beside the simulation of the same.
+"""The counts of the experiment on resources, measured on real brokers beside a simulation of the same.
 
 In:    quick or not, a seed.
-Out:   rows: messages and matching operations by way of delivery, live and simulated; every answer is judged.
-State: the processes while it lasts.
+Out:   rows: messages and matching operations by way of delivery, live and simulated; every answer is checked.
+State: the processes while it runs.
 Not here: the simulated network (evaluation/resources/network.py), the processes themselves (processes.py).
 
-Requests come one after another, so counts depend on nothing but the network and the workload. Both networks have the
-same links, a tree; live and simulated counts should be the same.
+Requests are made one after another, so counts depend only on the network and the workload. Both networks have the same
+links, a tree; live and simulated counts should be equal.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ async def _live(stage: SharingStage, level: int, say: Say) -> list[dict[str, Any
 
 
 async def _brokers(plan: SharingPlan, processes: Processes, stack: AsyncExitStack) -> list[Client]:
-    """One after another from the last: a broker dials those with higher numbers. A client at each."""
+    """Start them one after another from the last: a broker dials those with higher numbers. One client at each."""
     ports: dict[int, int] = {}
     edges = backbone(plan.edges, plan.routers)
     for number in reversed(range(plan.edges + plan.routers)):
@@ -116,7 +116,7 @@ async def _tables(client: Client) -> dict[str, Any]:
 
 
 async def _settled(clients: list[Client], edges: int) -> None:
-    """Until every broker knows every hosting broker with the same number of resources, twice."""
+    """Wait until every broker knows every hosting broker with the same number of resources, twice."""
     deadline, before = monotonic() + SETTLE_S_MAX, [-1]
     while True:
         found = [await _tables(client) for client in clients]

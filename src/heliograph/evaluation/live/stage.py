@@ -5,9 +5,9 @@ Out:   the SearchResult of each search.
 State: processes, relays, and a party for each of them and for the clients of each site.
 Not here: which experiments there are (topologies.py), how often they are repeated (experiment.py).
 
-Every broker and the directory is a process of its own, as `heliograph broker run` starts it. The relays and the
-searches share this process and its loop. In the lab of the multicast experiment datagrams go straight over loopback: it
-is one LAN, and relays do not hear groups. A search ends with the choice: the chosen broker is not dialled, so no relay
+Every broker and the directory is a separate process, as `heliograph broker run` starts it. The relays and the searches
+share this process and its loop. In the lab of the multicast experiment datagrams go straight over loopback: it is one
+LAN, and relays do not receive multicasts. A search ends with the choice: the chosen broker is not dialled, so no relay
 leads there.
 """
 
@@ -37,14 +37,14 @@ from heliograph.live.lone import MACHINE, running
 
 DIRECTORY_NAME = "bdn"
 FIND_S_MAX = 30.0  # until all brokers are linked and found
-SETTLE_S = 3.0  # from then on until each is known with its links and measured
+SETTLE_S = 3.0  # after that, until each is known with its links and measured
 TIMEOUT_MS = 2_000  # of the searches that wait for all brokers
-# All brokers share one computer, so its load says nothing about any of them: only distance counts.
+# All brokers share one computer, so its load says nothing about a single broker: only distance counts.
 ANY_LOAD = DiscoveryConfig(cpu_permille_max=1_000, memory_free_permille_min=0)
 
 
 class LiveStage:
-    """Where searches are played; a context manager, which ends all that it began."""
+    """Runs searches; a context manager that ends everything it started."""
 
     def __init__(self, topology: str, seed: int) -> None:
         self.topology = topology
@@ -67,7 +67,7 @@ class LiveStage:
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
 
-    # The parties.
+    # Parties.
 
     async def _begin(self) -> None:
         folder = Path(self._stack.enter_context(TemporaryDirectory(prefix="heliograph-evaluation-")))
@@ -124,7 +124,7 @@ class LiveStage:
         return await self.relays.link(self._parties[one], self._parties[other], where)
 
     async def _settle(self) -> None:
-        """Until a search finds all brokers, linked as they should be."""
+        """Wait until a search finds all brokers, linked as they should be."""
         config = replace(self.config, answers_min=len(self._members), timeout_ms=TIMEOUT_MS)
         wanted = (len(self._members), topologies.islands(self.topology))
         deadline = monotonic() + FIND_S_MAX
@@ -133,14 +133,14 @@ class LiveStage:
             if monotonic() > deadline:
                 raise HeliographError(f"{self.topology}: found {found} brokers and islands of {wanted}, and gave up")
         await asyncio.sleep(SETTLE_S)
-        self.relays.forget_strangers()  # datagrams that came before the relays knew their senders
+        self.relays.forget_strangers()  # datagrams that arrived before the relays knew their senders
 
     async def _found(self, config: DiscoveryConfig) -> tuple[int, int]:
-        """How many brokers, and how many islands."""
+        """The number of brokers, and of islands."""
         result = await self.search(DIRECTORY_SITE, config)
         return len(result.findings), len({finding.island for finding in result.findings})
 
-    # What happens.
+    # Searching.
 
     async def search(self, site: str, config: DiscoveryConfig | None = None) -> SearchResult:
         """A new client at this site searches for a broker. The clients of one site search one after another."""
@@ -149,12 +149,12 @@ class LiveStage:
         (spec,) = BrokerSearch.sockets(config, LOCAL, LOCAL)
         async with running(search) as driver:
             address = await driver.open(MACHINE, spec)
-            if address is not None:  # its first output is still unread: no await came between
+            if address is not None:  # its first output is still unread: there was no await in between
                 self.relays.locate(self._client(site), address)
             await driver.stopped.wait()
         if driver.failure is not None:
             raise driver.failure
-        assert search.result is not None  # a search says stop when it has one
+        assert search.result is not None  # a search stops only with a result
         return search.result
 
     def _client(self, site: str) -> Party:
@@ -164,14 +164,14 @@ class LiveStage:
         return self._parties[name]
 
     def check(self) -> None:
-        """HeliographError if a process has ended, or a datagram went a way of its own."""
+        """HeliographError if a process has ended, or a datagram bypassed the relays."""
         self._processes.check()
         if self.relays.strangers:
             raise HeliographError(f"{self.relays.strangers} datagrams came from senders that the relays do not know")
 
 
 def _free_port() -> int:
-    """A free port, for a group of our own."""
+    """A free port, for our own group."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.bind((LOCAL, 0))
         port: int = probe.getsockname()[1]

@@ -1,15 +1,15 @@
-"""The second experiment: one broker for everybody, against many brokers, in all four models.
+"""The second experiment: one broker for all clients, against many brokers, in all four models.
 
-In:    a seed, how large it is.
-Out:   rows: per model and architecture the time to hear of what fits, and how many messages that took.
+In:    a seed, the size of the experiment.
+Out:   rows: per model and architecture the time until matching resources are known, and the number of messages.
 State: none; a network for each run.
-Not here: the network and its service times (network.py), what the paper says about it (claims.py).
+Not here: the network and its service times (network.py), the paper's claims about it (claims.py).
 Paper: [resources] §6.3.2, Figures 12 and 13.
 
 Static and dynamic: 1000 resources, then 1000 requests in sets of rising result size, at a fixed rate. Static
-continuous: 20 requests, then 1000 resources. Dynamic continuous: 20 resources, 20 requests, 50 updates of each. Where
-there are many brokers, clients are shared out among the edge brokers. Messages are those between brokers, and those
-between brokers and clients beside them.
+continuous: 20 requests, then 1000 resources. Dynamic continuous: 20 resources, 20 requests, 50 updates of each. With
+many brokers, clients are divided among the edge brokers. Messages between brokers and those between brokers and clients
+are counted separately.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class ArchitecturePlan:
-    """How large the experiment is."""
+    """The size of the experiment."""
 
     resources: int = 1_000
     requests: int = 1_000
@@ -49,8 +49,8 @@ class ArchitecturePlan:
     updates: int = 50
     edges: int = 20
     routers: int = 4
-    sizes: tuple[int, ...] = (10, 50, 100, 200, 300)  # results that are expected
-    per_second: int = 450  # requests, registrations and updates: more than one broker can do at the largest size
+    sizes: tuple[int, ...] = (10, 50, 100, 200, 300)  # expected numbers of results
+    per_second: int = 450  # requests, registrations and updates: more than one broker can handle at the largest size
 
 
 QUICK = ArchitecturePlan(
@@ -88,11 +88,11 @@ class _Stage:
         return number % self.edges
 
     def every(self, number: int) -> int:
-        """The instant of the next thing, at the rate of the plan."""
+        """The instant of the next action, at the rate of the plan."""
         return self.network.now + number * SECOND // self.plan.per_second
 
     def row(self, model: str, size: float, took: list[int], seconds: float, wrong: int) -> dict[str, Any]:
-        """What was measured since the last reset."""
+        """The measurements since the last reset."""
         return {
             "model": model,
             "architecture": self.architecture,
@@ -121,7 +121,7 @@ class _Asking(_Stage):
         return [self._run(model, size, count) for size in self.plan.sizes]
 
     def _request(self, size: int) -> WorkloadRequest:
-        """About so many fit it."""
+        """A request that about this many resources match."""
         holders = sorted(each.values["a"] for each in self.resources if "a" in each.values)
         low = self.random.randrange(max(1, len(holders) - size))
         return WorkloadRequest((("a", holders[low], holders[min(low + size, len(holders)) - 1]),))
@@ -167,7 +167,7 @@ class _Asking(_Stage):
         return self.row(model, mean(found), took, seconds, len(wrong) + count - len(took))
 
     def _refresh(self, number: int) -> None:
-        """A resource tells its values again: its broker keeps them, and nobody else hears of it."""
+        """A resource reports its values again: only its own broker keeps them."""
         network, id = self.network, self.random.randrange(len(self.resources))
         host = self.broker(id)
         values, version = dict(self.resources[id].values), 2 + network.now + number
@@ -179,7 +179,7 @@ class _Watching(_Stage):
     """Continuous requests."""
 
     def row(self, model: str) -> dict[str, Any]:  # type: ignore[override]
-        """Everything that watchers were told of what happened after they began."""
+        """Everything that watchers were told about changes after they began."""
         plan, network = self.plan, self.network
         watched = [self._watched() for _ in range(plan.watchers)]
         if not self.is_static:

@@ -1,7 +1,7 @@
-"""What the paper says about its experiments, as checks that can say NO.
+"""The paper's claims about its experiments, as checks that can fail.
 
 In:    the rows of both experiments.
-Out:   checks: the claim, whether it holds, the values that decide, and why.
+Out:   checks: the claim, whether it holds, the deciding values, and why.
 State: none.
 Not here: the experiments (sharing.py, architecture.py).
 Paper: [resources] §6.3.
@@ -30,7 +30,7 @@ METRICS = {
     "subscriptions": "subscription messages",
     "matchings": "matching operations",
 }
-FLAT = 1.1  # the greatest over the least
+FLAT = 1.1  # the largest value divided by the smallest
 ABOUT_CONSTANT = 1.5
 BUDGET_LEVEL, BUDGET = 80, 0.5
 

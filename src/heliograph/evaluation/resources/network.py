@@ -1,14 +1,14 @@
-"""A network of resource services in virtual time, in which every broker does one thing after another.
+"""A network of resource services in virtual time, in which every broker does one thing at a time.
 
-In:    brokers and links, a model of service times; what clients register, ask and watch, and when.
-Out:   answers with the time they took; what crossed links; how busy each broker was.
+In:    brokers and links, a model of service times; what clients register, request and watch, and when.
+Out:   answers with the time they took; what crossed links; the load of each broker.
 State: one core per broker, what waits for it, and virtual time.
 Not here: workloads (workload.py), experiments (sharing.py, architecture.py), faults (none happen here).
 
-The service-time model: a broker takes ``message_us`` for every message, ``question_us`` for every question to its table
-of advertisements, ``result_us`` for every resource that it puts into an answer or passes on, and ``frame_us`` for every
-frame that it sends; what it sends leaves when it is done. A link takes ``link_us`` each way, for clients too. The costs
-are about what this implementation takes on one core; ratios between them decide, not their size.
+The service-time model: a broker takes ``message_us`` for every message, ``question_us`` for every query to its table of
+advertisements, ``result_us`` for every resource that it puts into an answer or passes on, and ``frame_us`` for every
+frame that it sends; frames leave when it is done. A link takes ``link_us`` each way, for clients too. The costs are
+about those of this implementation on one core; their ratios matter, not their size.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Edge = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class ServiceTimes:
-    """What takes how long, in microseconds."""
+    """How long each operation takes, in microseconds."""
 
     message_us: int = 100
     question_us: int = 20
@@ -55,7 +55,7 @@ class ServiceTimes:
 
 @dataclass(slots=True)
 class Traffic:
-    """What the services counted, over all brokers."""
+    """The services' counters, over all brokers."""
 
     subscriptions: int = 0
     publications: int = 0
@@ -67,7 +67,7 @@ class Traffic:
 
 
 def backbone(edges: int = EDGES, routers: int = ROUTERS) -> list[Edge]:
-    """Edge brokers, shared out among routers that are in a line. The first numbers are the edge brokers'."""
+    """Edge brokers, divided among routers that form a line. The first numbers are the edge brokers'."""
     line = [(edges + n, edges + n + 1) for n in range(routers - 1)]
     return [(n, edges + n * routers // edges) for n in range(edges)] + line
 
@@ -92,7 +92,7 @@ class _Node:
         self.woken_at: int | None = None
         self.frames: list[tuple[_Way, bytes]] = []
         self.direct: list[tuple[int, ResourcesFound]] = []
-        self.after: list[Callable[[int], None]] = []  # what clients hear when it is done
+        self.after: list[Callable[[int], None]] = []  # what clients are told when it is done
         self.extra_results = 0
         self.core = ResourceCore(
             network.config,
@@ -129,7 +129,7 @@ class _Node:
 
     @property
     def cost_marks(self) -> tuple[int, int]:
-        """Questions and results so far."""
+        """The numbers of queries and results so far."""
         return self.core.table.questions, self.core.forwarding.counts.results + self.extra_results
 
 
@@ -150,7 +150,7 @@ class ResourceNetwork:
         self.nodes = [_Node(self, number) for number in range(brokers)]
 
     def join(self) -> None:
-        """Links are made; everybody learns what everybody hosts. What was registered before is told in few messages."""
+        """Open all links; all brokers learn what each hosts. Earlier registrations are told in few messages."""
         links = count(1)
         for one, other in self._edges:
             here, there = next(links), next(links)
@@ -180,11 +180,11 @@ class ResourceNetwork:
     # -- time -------------------------------------------------------------------------------------------------------
 
     def at(self, instant: int, call: Callable[[], None]) -> None:
-        """Something happens then."""
+        """Schedule a call."""
         heappush(self._events, (instant, next(self._order), call))
 
     def client(self, broker: int, call: Callable[[int], None]) -> None:
-        """A client says something to its broker."""
+        """A client sends something to its broker."""
         self.client_messages += 1
         node = self.nodes[broker]
         self.at(self.now + self.times.link_us * US, lambda: self._put(node, call))
@@ -195,7 +195,7 @@ class ResourceNetwork:
             self._begin(node)
 
     def _begin(self, node: _Node) -> None:
-        """It does the next thing; what comes of that leaves when it is done."""
+        """Do the next thing; the resulting frames leave when it is done."""
         node.is_busy = True
         questions, results = node.cost_marks
         node.waiting.popleft()(self.now)
@@ -258,7 +258,7 @@ class ResourceNetwork:
             self._look_at_timers(node)
 
     def run(self, seconds: float) -> None:
-        """So much time passes, and then as much as it takes until nobody is busy and nothing is under way."""
+        """Let this much time pass, and then as much as it takes until no broker is busy and nothing is in transit."""
         until = self.now + int(seconds * SECOND)
         while self._events and self._events[0][0] <= until:
             self.now, _, call = heappop(self._events)
@@ -266,7 +266,7 @@ class ResourceNetwork:
         self.now = max(self.now, until)
 
     def reset(self) -> None:
-        """Requests are forgotten everywhere, and counting begins anew."""
+        """Forget requests everywhere, and reset the counters."""
         self.run(2 * CACHE_NS / SECOND)
         for node in self.nodes:
             node.core.forwarding.expire(self.now)
@@ -274,16 +274,16 @@ class ResourceNetwork:
         self.frames = self.client_messages = 0
         self._before = self._counted()
 
-    # -- what clients do --------------------------------------------------------------------------------------------
+    # -- clients ----------------------------------------------------------------------------------------------------
 
     def place(self, broker: int, id: int, resource: WorkloadResource, is_static: bool = False) -> None:
-        """A resource is there from the beginning, with its values; call it before ``join``."""
+        """Register a resource with its values from the beginning; call it before ``join``."""
         node = self.nodes[broker]
         node.core.hosting.become(broker + 1, 1)
         self.register(broker, id, resource, is_static, self.now)
 
     def register(self, broker: int, id: int, resource: WorkloadResource, is_static: bool, now: int) -> None:
-        """A resource is registered now."""
+        """Register a resource now."""
         hosting = self.nodes[broker].core.hosting
         where = read_condition(resource.fixed if is_static else resource.where).text
         hosting.register(AdvertisedResource(id, is_static, where, 1, resource.name), "owner", LEASE_NS, now)
@@ -293,7 +293,7 @@ class ResourceNetwork:
     def ask(
         self, broker: int, request: WorkloadRequest, deliver: str, answered: Callable[[GatheredAnswer, int], None]
     ) -> None:
-        """A client asks once; ``answered`` gets the answer and how many nanoseconds it took."""
+        """A client makes a one-time request; ``answered`` gets the answer and how many nanoseconds it took."""
         began, node = self.now, self.nodes[broker]
         wish = ResourceWish(*(read_condition(request.where), deliver, 0, "", CACHE_NS, 600 * SECOND, CACHE_NS))
 
@@ -307,7 +307,7 @@ class ResourceNetwork:
         self.client(broker, begin)
 
     def ask_static(self, broker: int, request: WorkloadRequest, answered: Callable[[int, int], None]) -> None:
-        """A client asks for static resources; ``answered`` gets how many there are and how long it took."""
+        """A client requests static resources; ``answered`` gets their number and how long it took."""
         began, node = self.now, self.nodes[broker]
 
         def work(now: int) -> None:
@@ -328,17 +328,17 @@ class ResourceNetwork:
         self.client(broker, begin)
 
     def listen(self, told: Callable[[bytes, int], None]) -> None:
-        """From now on this hears what watchers are told, and when."""
+        """From now on ``told`` gets what watchers are told, and when."""
         self._told = told
 
     def hear_watcher(self, payload: bytes, at: int) -> None:
         """A watcher is told something."""
         self._told(payload, at)
 
-    # -- what was counted -------------------------------------------------------------------------------------------
+    # -- counters ---------------------------------------------------------------------------------------------------
 
     def traffic(self) -> Traffic:
-        """Since the last reset."""
+        """The traffic since the last reset."""
         now, before = self._counted(), self._before
         return Traffic(
             now.subscriptions - before.subscriptions,
@@ -362,7 +362,7 @@ class ResourceNetwork:
         )
 
     def busiest(self, seconds: float) -> float:
-        """The share of the time that the busiest broker worked."""
+        """The share of the time during which the busiest broker worked."""
         return max(node.busy_ns for node in self.nodes) / (seconds * SECOND)
 
     def mean_busy(self, seconds: float) -> float:
@@ -371,5 +371,5 @@ class ResourceNetwork:
 
 
 def name(number: int) -> str:
-    """What a broker is called."""
+    """The name of a broker."""
     return f"b{number}"

@@ -3,7 +3,7 @@
 In:    quick or not, a seed.
 Out:   one report of plain values: workloads, rows of both experiments, checks.
 State: none.
-Not here: the experiments (sharing.py, architecture.py), the paper's statements (claims.py).
+Not here: the experiments (sharing.py, architecture.py), the paper's claims (claims.py).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from heliograph.evaluation.resources.network import ServiceTimes
 
 
 def evaluate(quick: bool, seed: int, say: Callable[[str], None]) -> dict[str, Any]:
-    """Everything that is simulated."""
+    """Run all simulated experiments."""
     plan = sharing.QUICK if quick else sharing.SharingPlan()
     other = architecture.QUICK if quick else architecture.ArchitecturePlan()
     found = sharing.evaluate(plan, seed, say)

@@ -1,14 +1,14 @@
-"""The first experiment: what similar requests save, and what direct answers save.
+"""The first experiment: the savings of similar requests, and of direct answers.
 
 In:    a seed, how many resources and requests, which similarities and distributions.
-Out:   rows: per way of delivery, similarity and distribution the paper's four metrics, and what is counted beside them.
+Out:   rows: per way of delivery, similarity and distribution the paper's four metrics, and further counts.
 State: none; one network per distribution of resources, which forgets requests between runs.
-Not here: the network (network.py), what the paper says about it (claims.py).
+Not here: the network (network.py), the paper's claims about it (claims.py).
 Paper: [resources] §6.3.1, Figures 9 to 11; §6.3.2, Figure 14.
 
 A message is a frame between two brokers. An answer is one package per sender (in parts beyond 64 resources). A matching
-operation is a question to a table of advertisements on behalf of a request. Every answer is compared with what the
-workload says: ``wrong`` counts those that are incomplete or differ.
+operation is a query to a table of advertisements on behalf of a request. Every answer is compared with the expected one
+from the workload: ``wrong`` counts those that are incomplete or differ.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class SharingPlan:
-    """How large the experiment is."""
+    """The size of the experiment."""
 
     resources: int = 1_000
     requests: int = 1_000
@@ -58,7 +58,7 @@ class SharingPlan:
 
     @property
     def span_s(self) -> float:
-        """How long requests come."""
+        """The period during which requests are made."""
         return self.requests / self.per_second
 
 
@@ -78,7 +78,7 @@ class SharingStage:
         self.requests = make_requests(self.offer, plan.requests, seed, plan.levels)
 
     def network(self, placement: str) -> ResourceNetwork:
-        """Everything registered, and known to all."""
+        """A network with everything registered, and known to all brokers."""
         plan = self.plan
         network = ResourceNetwork(plan.edges + plan.routers, backbone(plan.edges, plan.routers))
         for id, host in enumerate(self.hosts(placement)):
@@ -100,7 +100,7 @@ class SharingStage:
         return mean(len(self.offer.matching(each)) for each in self.requests[level])
 
     def run(self, network: ResourceNetwork, level: int, space: str, time: str, deliver: str) -> dict[str, Any]:
-        """One workload; the row without its parameters."""
+        """Run one workload. Returns the row without its parameters."""
         plan, requests = self.plan, self.requests[level]
         network.reset()
         begin = network.now
@@ -159,7 +159,7 @@ def _runs(stage: SharingStage, network: ResourceNetwork, placement: str, space: 
 
 
 def _described(stage: SharingStage) -> list[dict[str, Any]]:
-    """The workloads themselves: Figure 7(b)."""
+    """Figures of the workloads themselves: Figure 7(b)."""
     from heliograph.matching.similarity import similarity_of
 
     return [
@@ -174,5 +174,5 @@ def _described(stage: SharingStage) -> list[dict[str, Any]]:
 
 
 def chosen(rows: Sequence[dict[str, Any]], **wanted: Any) -> list[dict[str, Any]]:
-    """The rows with these parameters, in their order."""
+    """The rows with these parameters, in order."""
     return [row for row in rows if all(row[name] == value for name, value in wanted.items())]

@@ -3,16 +3,16 @@
 In:    a seed; how many resources and requests.
 Out:   resources; requests with similarity 10 to 100 %; where resources are registered, where and when requests come.
 State: none.
-Not here: playing them (network.py, live.py), what similarity is (matching/similarity.py).
+Not here: running them (network.py, live.py), what similarity is (matching/similarity.py).
 Paper: [resources] §6.2. Attributes a to e, values 1 to 100, at least two attributes per resource; requests name ``a``.
 
-A resource advertises a ceiling per attribute ("a <= 57") and has a value at most that. All requests but the widest draw
-their attributes and lower bounds alike, and these alone decide which advertisements overlap; so the hosting brokers per
-request stay the same while similarity rises. At first every request is matchless, and covers none and is covered by
-none. Then more and more of them are replaced by requests that match something and are covered by another such one: by
-wide requests, which ask for ``a`` alone and are one in fifty, or by whatever covers it by chance; one in five is a copy
-of another one that is not wide. All of them are in one block. They come in random order: a request may come before what
-covers it.
+A resource advertises a ceiling per attribute ("a <= 57") and has a value up to that. All requests but the widest draw
+their attributes and lower bounds from the same distribution, and these alone decide which advertisements overlap; so
+the number of hosting brokers per request stays the same while similarity rises. At first no request matches anything,
+covers another or is covered. Then more and more of them are replaced by requests that match something and are covered
+by another such request: by a wide one, which names ``a`` alone and is one in fifty, or by any that covers it by chance;
+one in five is a copy of another request that is not wide. All of them are in one block. Their order is random: a
+request may come before the one that covers it.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from heliograph.model.predicates import Conjunction
 ATTRIBUTES = ("a", "b", "c", "d", "e")
 VALUE_MAX = 100
 LEVELS = (10, 20, 30, 40, 50, 60, 70, 80, 90, 100)
-WIDE = (((1, 5), (41, 45)), ((21, 25), (71, 75)))  # bounds of the wide requests: least and most of ``a``, two kinds
-WIDE_SHARE = 50  # one request in so many is wide, and at least …
+WIDE = (((1, 5), (41, 45)), ((21, 25), (71, 75)))  # of the wide requests: minimum and maximum of ``a``, two kinds
+WIDE_SHARE = 50  # one request in this many is wide, and at least …
 WIDE_LEAST = 4
-BEYOND = 75  # whatever ends above this is in no wide request
+BEYOND = 75  # requests that reach above this are in no wide request
 FLOOR_A_MAX = 40  # the greatest lower bound of ``a``
 FLOOR_MAX = 60  # … of the others
 COPIES = 0.2
@@ -46,7 +46,7 @@ UNIFORM, ZIPF, GAUSSIAN = "uniform", "Zipf", "Gaussian"
 
 @dataclass(frozen=True, slots=True)
 class WorkloadResource:
-    """A resource: per attribute the most it can have, and what it has."""
+    """A resource: per attribute its maximum and its value."""
 
     name: str
     ceilings: dict[str, int]
@@ -59,40 +59,40 @@ class WorkloadResource:
 
     @property
     def fixed(self) -> str:
-        """Its advertisement where nothing of it changes."""
+        """Its advertisement if its values never change."""
         return " and ".join(f"{name} = {value}" for name, value in self.values.items())
 
 
 @dataclass(frozen=True, slots=True)
 class WorkloadRequest:
-    """A request: per attribute the least and the most that is wanted."""
+    """A request: per attribute the minimum and the maximum."""
 
     bounds: tuple[tuple[str, int, int], ...]
 
     @property
     def where(self) -> str:
-        """As it is asked."""
+        """The text of the request."""
         return " and ".join(f"{name} >= {least} and {name} <= {most}" for name, least, most in self.bounds)
 
     @property
     def conjunction(self) -> Conjunction:
-        """As it is compared."""
+        """The form in which requests are compared."""
         return read_condition(self.where).conjunction
 
 
 class Offer:
-    """All resources, to be asked at once."""
+    """All resources, searchable at once."""
 
     def __init__(self, resources: Sequence[WorkloadResource]) -> None:
         self._ceilings = _columns([each.ceilings for each in resources])
         self._values = _columns([each.values for each in resources])
 
     def overlapping(self, request: WorkloadRequest) -> list[int]:
-        """Those whose advertisements the request overlaps."""
+        """The resources whose advertisements the request overlaps."""
         return _fits(self._ceilings, [(name, least, VALUE_MAX) for name, least, _ in request.bounds])
 
     def matching(self, request: WorkloadRequest) -> list[int]:
-        """Those whose values fit."""
+        """The resources whose values match."""
         return _fits(self._values, request.bounds)
 
 
@@ -123,20 +123,20 @@ def make_resources(count: int, seed: int) -> list[WorkloadResource]:
 
 
 class _Drawing:
-    """Requests that are drawn until they are as wanted."""
+    """Requests that are drawn until they meet a condition."""
 
     def __init__(self, offer: Offer, seed: int) -> None:
         self.random = Random(f"{seed}/requests")
         self.offer = offer
 
     def _floors(self) -> list[tuple[str, int]]:
-        """Attributes and lower bounds, alike for all requests."""
+        """Attributes and lower bounds, from the same distribution for all requests."""
         others = sorted(self.random.sample(ATTRIBUTES[1:], self.random.choice((2, 3))))
         floors = [("a", self.random.randint(1, FLOOR_A_MAX))]
         return floors + [(name, self.random.randint(1, FLOOR_MAX)) for name in others]
 
     def matchless(self, index: BoxIndex) -> WorkloadRequest:
-        """Fits nothing, covers nothing and is covered by nothing of the index."""
+        """A request that matches nothing, and neither covers nor is covered by a request of the index."""
         for _ in range(TRIES_MAX):
             (_, floor), *others = self._floors()
             top = self.random.randint(BEYOND + 1, VALUE_MAX)
@@ -149,7 +149,7 @@ class _Drawing:
         raise AssertionError("no room for another matchless request")
 
     def covered(self) -> WorkloadRequest:
-        """Fits something, and lies in every wide one of one kind."""
+        """A request that matches something, and is covered by every wide one of one kind."""
         for _ in range(TRIES_MAX):
             (_, floor), *others = self._floors()
             top = WIDE[floor >= WIDE[1][0][1]][1][0]
@@ -165,7 +165,7 @@ class _Drawing:
 
 
 def _wide(random: Random, count: int) -> list[WorkloadRequest]:
-    """The requests under which the others come, of both kinds in turn; the last one is in all of them."""
+    """The requests that cover the others, alternating between both kinds; the last one is covered by all of them."""
     made = []
     for number in range(max(WIDE_LEAST, count // WIDE_SHARE)):
         least, most = (random.randint(*ends) for ends in WIDE[number % 2])
@@ -177,7 +177,7 @@ def _wide(random: Random, count: int) -> list[WorkloadRequest]:
 def make_requests(
     offer: Offer, count: int, seed: int, levels: Sequence[int] = LEVELS
 ) -> dict[int, list[WorkloadRequest]]:
-    """The requests by their similarity in percent, in the order in which they come."""
+    """The requests by their similarity in percent, in the order in which they are made."""
     drawing = _Drawing(offer, seed)
     index = BoxIndex()
     wide = _wide(drawing.random, count)
@@ -202,7 +202,7 @@ def make_requests(
 def _next(
     drawing: _Drawing, block: list[WorkloadRequest], wide: list[WorkloadRequest], index: BoxIndex, replaced: int
 ) -> WorkloadRequest:
-    """The next request of the block, in the place of a matchless one. It touches no matchless request that stays."""
+    """The next request of the block, which replaces a matchless one. It overlaps no matchless request that stays."""
     index.remove(replaced)
     if len(block) < len(wide):
         return wide[len(block)]
@@ -219,7 +219,7 @@ def _next(
 
 
 def place_resources(count: int, hosts: int, how: str, seed: int) -> list[int]:
-    """At which of the hosts each resource is registered: everywhere alike, or mostly at the first ones."""
+    """At which of the hosts each resource is registered: evenly, or mostly at the first ones."""
     if how == BALANCED:
         return [number % hosts for number in range(count)]
     random = Random(f"{seed}/places")
@@ -227,14 +227,14 @@ def place_resources(count: int, hosts: int, how: str, seed: int) -> list[int]:
 
 
 def place_requests(count: int, hosts: int, how: str, seed: int) -> list[int]:
-    """At which of the hosts each request comes: everywhere alike, or by Zipf's law."""
+    """At which of the hosts each request is made: evenly, or by Zipf's law."""
     random = Random(f"{seed}/requesters")
     weights = [1 / (n + 1) if how == ZIPF else 1.0 for n in range(hosts)]
     return random.choices(random.sample(range(hosts), hosts), weights, k=count)
 
 
 def times_of(count: int, span_s: float, how: str, seed: int) -> list[float]:
-    """When each comes, in seconds from the beginning: all the time alike, or most of them in the middle."""
+    """When each is made, in seconds from the beginning: evenly, or mostly in the middle."""
     random = Random(f"{seed}/times")
     if how == GAUSSIAN:
         drawn = [random.gauss(span_s / 2, span_s / 8) for _ in range(count)]

@@ -1,1 +1,1 @@
-"""Back ends of vaults. Nothing outside this folder knows SQLite or PostgreSQL."""
+"""Back ends of vaults. SQLite and PostgreSQL are used only in this folder."""

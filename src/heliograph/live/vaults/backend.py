@@ -17,7 +17,7 @@ from heliograph.vault import Change, Committed, Found, Query
 
 
 class VaultError(HeliographError):
-    """A back end could not do it. After VAULT_FULL it goes on; after anything else it has to be opened again."""
+    """A back end failed. After VAULT_FULL it can be used again; after any other reason it has to be reopened."""
 
     def __init__(self, reason: Reason, problem: str) -> None:
         super().__init__(f"{reason.word}: {problem}")
@@ -26,32 +26,32 @@ class VaultError(HeliographError):
 
 
 class Backend(Protocol):
-    """One vault, used by one thread. Every method may raise VaultError; it may be opened again after any."""
+    """One vault, used by one thread. Every method may raise VaultError; the vault may then be opened again."""
 
     def open(self) -> int:
-        """Make it if it is not there, and keep others out; how many bytes it takes on disk."""
+        """Create it if it does not exist, and lock it; returns its bytes on disk."""
         ...
 
     def commit(self, commits: Sequence[Sequence[Change]]) -> list[Committed]:
-        """All of them durably, in order, in one transaction; or none."""
+        """Make all of them durable, in order, in one transaction; or none."""
         ...
 
     def read(self, query: Query) -> Found:
-        """What was asked for. VAULT_DAMAGED if not even the positions of what is damaged can be told."""
+        """Answer a query. VAULT_DAMAGED if not even the positions of damaged records are known."""
         ...
 
     def tidy(self, busy: bool) -> None:
-        """Called between other calls: work that no commit should wait for. With ``busy``, only what is overdue."""
+        """Work that no commit should wait for; called between other calls. With ``busy``, only overdue work."""
         ...
 
     def check(self) -> list[str]:
-        """What is wrong with its structure; the runs' own checksums are looked at when they are read. It takes long."""
+        """Problems of its structure. Checksums of runs are checked when they are read. Slow."""
         ...
 
     def compact(self) -> None:
-        """Give unused space back to the system. It takes long."""
+        """Return unused space to the system. Slow."""
         ...
 
     def close(self) -> None:
-        """Let go of it. Never raises."""
+        """Release it. Never raises."""
         ...

@@ -5,7 +5,7 @@ Out:   a Backend that is not open yet; VaultError if its library is not installe
 State: none.
 Not here: what a back end does (backend.py), SQLite (sqlite.py), PostgreSQL (postgres.py).
 
-The back ends are imported here when they are needed: most nodes have no vault, and PostgreSQL is an extra.
+Back ends are imported only when they are needed: most nodes have no vault, and PostgreSQL is an extra.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ POSTGRES = ("postgresql://", "postgres://")
 
 
 def make_backend(vault: Vault) -> Backend:
-    """The back end for this vault's place. VaultError if what it needs is not installed."""
+    """The back end for this vault's place. VaultError if a library that it needs is not installed."""
     if not vault.place.startswith(POSTGRES):
         from heliograph.live.vaults.sqlite import SqliteVault
 

@@ -1,13 +1,13 @@
 """A vault in a schema of PostgreSQL, for deployments that outgrow one machine.
 
 In:    postgresql://…, a name; changes and queries.
-Out:   the schema heliograph_NAME; VaultErrors with a text for people.
-State: the connection, and how many transactions this vault has seen.
+Out:   the schema heliograph_NAME; VaultErrors with a readable text.
+State: the connection, and the number of this vault's transactions.
 Not here: tables and their meaning (tables.py), the thread (live/disk.py).
 
-An advisory lock keeps a second store out while the connection is open. Each transaction raises a counter: when the
-connection breaks, the counter tells the next one whether the last transaction was made, and it is made again only if it
-was not. If there is no server within RECONNECT_S, the vault fails, and what was under way with it.
+An advisory lock keeps a second store out while the connection is open. Each transaction raises a counter: after the
+connection broke, the counter tells whether the last transaction was made, and it is repeated only if it was not. If no
+server answers within RECONNECT_S, the vault fails, with everything under way.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from heliograph.live.vaults.backend import VaultError
 from heliograph.live.vaults.tables import TABLES, VERSION, Tables
 from heliograph.vault import Change, Committed, Found, Query, Vault
 
-CONNECT_S = 5  # for one attempt
-LOCK_S = 2.0  # another store may be about to end; the server notices moments later
-RECONNECT_S = 10.0  # for a server that restarts
+CONNECT_S = 5  # for each attempt
+LOCK_S = 2.0  # another store may be ending, and the server notices it a moment later
+RECONNECT_S = 10.0  # for a restarting server
 RETRY_S = 0.1
 
 _REASONS: tuple[tuple[type[psycopg.Error], Reason], ...] = (
@@ -41,7 +41,7 @@ _REASONS: tuple[tuple[type[psycopg.Error], Reason], ...] = (
 
 
 class BrokenError(VaultError):
-    """The connection is gone; what was under way may have been done."""
+    """The connection is gone; work under way may have been done."""
 
 
 class PostgresVault:
@@ -52,14 +52,14 @@ class PostgresVault:
         self._schema = f"heliograph_{vault.name}"
         self._bytes_max = vault.bytes_max
         self._connection: psycopg.Connection[Any] | None = None
-        self._writer = token_hex(8)  # while this is in the schema, no other vault has written since we opened it
+        self._writer = token_hex(8)  # while the schema has this value, no other vault has written since we opened it
         self._commits = 0
         self._tables = Tables(self)
 
-    # Open and closed.
+    # Opening and closing.
 
     def open(self) -> int:
-        """Make the schema if it is not there, and lock it."""
+        """Create the schema if it does not exist, and lock it."""
         self.close()
         try:
             self._patiently(self._prepare, LOCK_S, again_if_broken=False)
@@ -69,7 +69,7 @@ class PostgresVault:
         return self._tables.bytes
 
     def _patiently(self, attempt: Callable[[], None], seconds: float, *, again_if_broken: bool) -> None:
-        """Try for a while, if what is wrong may pass."""
+        """Try for a while, if the problem may pass."""
         until = monotonic() + seconds
         while True:
             try:
@@ -120,13 +120,13 @@ class PostgresVault:
         self.query(f"CREATE SCHEMA IF NOT EXISTS {schema}")
         for table in TABLES:
             self.query(table.replace("BLOB", "BYTEA"))
-        self.query("ALTER TABLE runs ALTER COLUMN data SET STORAGE EXTERNAL")  # payloads rarely shrink
+        self.query("ALTER TABLE runs ALTER COLUMN data SET STORAGE EXTERNAL")  # payloads rarely compress
         self.query("CREATE TABLE vault (version BIGINT NOT NULL, commits BIGINT NOT NULL, writer TEXT NOT NULL)")
         self.query("INSERT INTO vault VALUES (?, 0, '')", (VERSION,))
         self.query("COMMIT")
 
     def close(self) -> None:
-        """Let go of the schema."""
+        """Release the schema."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
@@ -134,7 +134,7 @@ class PostgresVault:
     # Use.
 
     def commit(self, commits: Sequence[Sequence[Change]]) -> list[Committed]:
-        """All of them in one transaction, and once, also if the connection breaks meanwhile."""
+        """Make all of them in one transaction, exactly once even if the connection breaks."""
         goal = self._commits + 1
         done: list[Committed] = []
         while True:
@@ -146,7 +146,7 @@ class PostgresVault:
                 self._tables.forget()
                 self._reconnect()
                 if self._commits == goal:
-                    return done  # it had been made
+                    return done  # it had been made before the connection broke
             except VaultError:
                 self._tables.forget()
                 self.query("ROLLBACK")
@@ -168,7 +168,7 @@ class PostgresVault:
         self._patiently(self._resume, RECONNECT_S, again_if_broken=True)
 
     def _resume(self) -> None:
-        """A new connection to the schema as we left it."""
+        """Connect again, to the schema as we left it."""
         self.close()
         self._connect()
         ((self._commits, writer),) = self.query("SELECT commits, writer FROM vault")
@@ -181,7 +181,7 @@ class PostgresVault:
         return VaultError(Reason.VAULT_FAILED, f"schema {self._schema}: another store used it meanwhile")
 
     def read(self, query: Query) -> Found:
-        """Answer a query; on a new connection, if the old one broke."""
+        """Answer a query, on a new connection if the old one broke."""
         try:
             return self._tables.find(query)
         except BrokenError:
@@ -189,21 +189,21 @@ class PostgresVault:
         return self._tables.find(query)
 
     def tidy(self, busy: bool) -> None:
-        """PostgreSQL does that by itself."""
+        """PostgreSQL does this itself."""
 
     def check(self) -> list[str]:
-        """PostgreSQL's own checksums are checked whenever a page is read."""
+        """PostgreSQL checks its checksums whenever it reads a page."""
         return []
 
     def compact(self) -> None:
-        """Give unused space back to the system."""
+        """Return unused space to the system."""
         for table in ("runs", "logs", "pairs"):
             self.query(f"VACUUM FULL {table}")
 
     # What tables.py needs.
 
     def query(self, text: str, values: Sequence[Any] = ()) -> list[Any]:
-        """Run a statement; its rows."""
+        """Run a statement; returns its rows."""
         assert self._connection is not None, "the vault is not open"
         try:
             cursor = self._connection.cursor(binary=True)
@@ -230,5 +230,5 @@ class PostgresVault:
 
 
 def _with_their_placeholders(text: str) -> str:
-    """Our statements are constants, but for the schema's name, which is quoted."""
+    """Our statements are constants, except for the schema's name, which is quoted."""
     return text.replace("?", "%s")

@@ -1,13 +1,12 @@
 """A vault in a file of SQLite: the default.
 
 In:    a folder, a name; changes and queries.
-Out:   NAME.vault, with its write-ahead log beside it; VaultErrors with a text for people.
+Out:   NAME.vault, with its write-ahead log beside it; VaultErrors with a readable text.
 State: the connection, and how much was written since the last checkpoint.
 Not here: tables and their meaning (tables.py), the thread (live/disk.py).
 
-The write-ahead log is flushed by every commit (synchronous=FULL). Moving it into the file (a checkpoint) is left to
-``tidy``: no commit waits for it in its own transaction. The file is locked for as long as it is open, by the system:
-a killed process leaves no lock.
+Every commit flushes the write-ahead log (synchronous=FULL). Moving it into the file (a checkpoint) is left to ``tidy``,
+so that no commit includes it. The system locks the file for as long as it is open: a killed process leaves no lock.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ from heliograph.live.vaults.tables import TABLES, VERSION, Tables
 from heliograph.vault import Change, Committed, Found, Query, Vault, size_of
 
 APPLICATION_ID = 0x48_45_4C_56  # "HELV" in the file's head
-LOCK_S = 1.0  # another process may be about to end
-IDLE_BYTES = 1 << 20  # written since the last checkpoint: worth one when no commit waits …
+LOCK_S = 1.0  # another process may be ending
+IDLE_BYTES = 1 << 20  # written since the last checkpoint: worth a checkpoint when no commit waits …
 OVERDUE_BYTES = 32 << 20  # … and even when one does
-COMMIT_BYTES = 16 << 10  # what a transaction costs beside its data: about four pages
-KEPT_BYTES = 64 << 20  # of the write-ahead log, for the next ones
+COMMIT_BYTES = 16 << 10  # the cost of a transaction beside its data: about four pages
+KEPT_BYTES = 64 << 20  # of the write-ahead log's file, for reuse
 
 _REASONS = {
     sqlite3.SQLITE_FULL: Reason.VAULT_FULL,
@@ -57,17 +56,17 @@ class SqliteVault:
         self._tables = Tables(self)
         self._written = 0  # bytes since the last checkpoint, about
 
-    # Open and closed.
+    # Opening and closing.
 
     def open(self) -> int:
-        """Make the file if it is not there, and lock it."""
+        """Create the file if it does not exist, and lock it."""
         self.close()
         self._make_folder()
         try:
             self._connection = sqlite3.connect(self.path, timeout=LOCK_S, isolation_level=None)
         except sqlite3.Error as error:
             raise self._told(error) from None
-        self._connection.text_factory = bytes  # we store none, and what is damaged need not be UTF-8
+        self._connection.text_factory = bytes  # we store no text, and damaged text may not be UTF-8
         try:
             self._prepare()
         except VaultError:
@@ -82,20 +81,20 @@ class SqliteVault:
             raise VaultError(Reason.VAULT_READ_ONLY, str(error)) from None
         except OSError as error:
             raise VaultError(Reason.VAULT_FAILED, str(error)) from None
-        if self.path.exists() and not os.access(self.path, os.W_OK):  # SQLite would fail later, with another text
+        if self.path.exists() and not os.access(self.path, os.W_OK):  # else SQLite fails later, with another text
             raise VaultError(Reason.VAULT_READ_ONLY, f"{self.path}: it cannot be written to")
 
     def _prepare(self) -> None:
         self._pragma("locking_mode = EXCLUSIVE")
-        is_new = self._is_new()  # before anything is changed: the file may belong to another program
+        is_new = self._is_new()  # before anything is changed, as the file may belong to another program
         self._pragma("journal_mode = WAL")
         self._pragma("synchronous = FULL")
         self._pragma("wal_autocheckpoint = 0")
-        self._pragma("secure_delete = OFF")  # some systems have it on, and write what is forgotten once more
+        self._pragma("secure_delete = OFF")  # some systems switch it on, and overwrite deleted data
         self._pragma(f"journal_size_limit = {KEPT_BYTES}")
         if self._bytes_max is not None:
             self._pragma(f"max_page_count = {max(1, self._bytes_max // int(self._pragma('page_size')))}")
-        self.query("BEGIN IMMEDIATE")  # shows whether it can be written to, and keeps the lock from here on
+        self.query("BEGIN IMMEDIATE")  # shows whether the file is writable, and holds the lock from here on
         if is_new:
             for table in TABLES:
                 self.query(table)
@@ -104,7 +103,7 @@ class SqliteVault:
         self.query("COMMIT")
         self._tables = Tables(self)
         self._tables.load()
-        self._written = OVERDUE_BYTES  # what an earlier process left in the write-ahead log
+        self._written = OVERDUE_BYTES  # an earlier process may have left data in the write-ahead log
 
     def _is_new(self) -> bool:
         mark, version = self._pragma("application_id"), self._pragma("user_version")
@@ -118,18 +117,18 @@ class SqliteVault:
         return True
 
     def close(self) -> None:
-        """Let go of the file; SQLite empties the write-ahead log into it."""
+        """Release the file; SQLite moves the write-ahead log into it."""
         connection, self._connection = self._connection, None
         if connection is not None:
             try:
                 connection.close()
             except sqlite3.Error:
-                pass  # what is committed stays in the write-ahead log
+                pass  # committed data stays in the write-ahead log
 
     # Use.
 
     def commit(self, commits: Sequence[Sequence[Change]]) -> list[Committed]:
-        """All of them in one transaction."""
+        """Make all of them in one transaction."""
         try:
             self.query("BEGIN IMMEDIATE")
             done = self._tables.apply(commits)
@@ -162,18 +161,18 @@ class SqliteVault:
         self._written = 0
 
     def check(self) -> list[str]:
-        """What SQLite itself finds."""
+        """Problems that SQLite finds."""
         return [row[0].decode() for row in self.query("PRAGMA integrity_check(100)") if row[0] != b"ok"]
 
     def compact(self) -> None:
-        """Write the file again."""
+        """Rewrite the file."""
         self.query("VACUUM")
         self.query("PRAGMA wal_checkpoint(TRUNCATE)")
 
     # What tables.py needs.
 
     def query(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
-        """Run a statement; its rows."""
+        """Run a statement; returns its rows."""
         assert self._connection is not None, "the vault is not open"
         try:
             return self._connection.execute(sql, values).fetchall()
@@ -193,6 +192,6 @@ class SqliteVault:
         return rows[0][0] if rows else None
 
     def _told(self, error: sqlite3.Error) -> VaultError:
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the rest of it says more than a reason can
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the other bits are more detailed than our reasons
         reason = _REASONS.get(code, Reason.VAULT_FAILED)
         return VaultError(reason, f"{self.path}: {_HINTS.get(reason, '')}{' ' if reason in _HINTS else ''}({error})")

@@ -2,10 +2,10 @@
 
 In:    changes, inside a transaction that the back end began; queries.
 Out:   statements for a Database; answers.
-State: what is known of logs used lately, so that a commit reads nothing; forgotten when a transaction fails.
+State: rows of logs used recently, so that a commit reads nothing; forgotten when a transaction fails.
 Not here: connections, transactions, locks and errors (sqlite.py, postgres.py).
 
-There is a row per run, not per record, and each has a CRC. A log's row is written once per transaction, a key's too.
+There is a row per run, not per record, and each has a CRC. Per transaction, the row of a log or key is written once.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from heliograph.vault import (
 )
 
 VERSION = 1  # of the tables; a vault with a higher one was written by a newer version
-LOGS_KNOWN_MAX = 4_096  # rows of logs that are remembered between transactions
+LOGS_KNOWN_MAX = 4_096  # rows of logs that are kept in memory between transactions
 
 # The type is BLOB in SQLite and BYTEA in PostgreSQL; the rest is common.
 TABLES = (
@@ -73,10 +73,10 @@ _RUN_ROWS = "SELECT position, count, first_ns, last_ns, reached_ns, crc, data FR
 
 
 class Database(Protocol):
-    """A connection. Its errors are VaultErrors already."""
+    """A connection. It raises only VaultErrors."""
 
     def query(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
-        """Run a statement; its rows."""
+        """Run a statement; returns its rows."""
         ...
 
     def change(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
@@ -102,7 +102,7 @@ class _Log:
 
 
 class Tables:
-    """What is in a vault's database."""
+    """The contents of a vault's database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -111,17 +111,17 @@ class Tables:
         self._runs: list[tuple[Any, ...]] = []
         self._pairs: dict[bytes, bytes | None] = {}
         self._next_id = 0
-        self._bytes_before = 0  # … the transaction
+        self._bytes_before = 0  # of all runs, before this transaction
         self.bytes = 0  # of all runs
 
     def load(self) -> None:
-        """Look at what is there."""
+        """Read what is there."""
         (row,) = self._database.query("SELECT MAX(id), CAST(SUM(bytes) AS BIGINT) FROM logs")
         self._next_id = 1 + (row[0] or 0)
         self.bytes = self._bytes_before = row[1] or 0
 
     def forget(self) -> None:
-        """A transaction failed: nothing of it is true."""
+        """A transaction failed: forget its changes."""
         self._known.clear()
         self._changed.clear()
         self._runs.clear()
@@ -190,7 +190,7 @@ class Tables:
             "SELECT position, LENGTH(data) FROM runs WHERE log = ? ORDER BY position LIMIT ?",
             (log.id, TRIM_RUNS_MAX + 1),
         )
-        ends = [*(position for position, _ in rows[1:]), log.next]  # a damaged run need not know its own
+        ends = [*(position for position, _ in rows[1:]), log.next]  # the end in a damaged row cannot be trusted
         gone = size = 0
         for (_, length), end in zip(rows[:TRIM_RUNS_MAX], ends, strict=False):
             length = length or 0  # damaged, if it has none
@@ -248,7 +248,7 @@ class Tables:
             if isinstance(query, Read):
                 return self._read(query)
             return self._read_keys(query) if isinstance(query, ReadKeys) else self._read_logs(query)
-        except (TypeError, ValueError) as error:  # a position that is no number, a name that is no UTF-8
+        except (TypeError, ValueError) as error:  # a position that is not a number, a name that is not UTF-8
             raise VaultError(Reason.VAULT_DAMAGED, f"a row cannot be understood: {error}") from None
 
     def _read_logs(self, query: ReadLogs) -> LogsRead:
@@ -285,7 +285,7 @@ class Tables:
         return RunsRead(tuple(self._runs_from(log, start, query.bytes_max)), self._describe(log))
 
     def _reached(self, log: _Log, since_ns: int) -> Position:
-        """Where the run begins with which the log reached this time. That time never falls, so it is halved down to."""
+        """The position of the run with which the log reached this time; by binary search, as that time never falls."""
         if log.last_ns < since_ns:
             return log.next
         low, high = log.first, log.next
@@ -301,7 +301,7 @@ class Tables:
         return low
 
     def _holding(self, log: _Log, position: Position) -> tuple[int, int, int] | None:
-        """Position, count and time reached of the last run that begins at or before a position."""
+        """Position, count and time reached of the last run that begins at or before this position."""
         rows = self._database.query(
             "SELECT position, count, reached_ns FROM runs WHERE log = ? AND position <= ? "
             "ORDER BY position DESC LIMIT 1",
@@ -310,7 +310,7 @@ class Tables:
         return rows[0] if rows else None
 
     def _runs_from(self, log: _Log, start: Position, bytes_max: int) -> list[Run | Damage]:
-        """What is there from ``start`` on. Every position is in a run or in a Damage."""
+        """The runs from ``start`` on. Every position is in a run or in a Damage."""
         if start >= log.next:
             return []
         holding = self._holding(log, start)
@@ -334,7 +334,7 @@ class Tables:
         return [each for each in found if each.next > start]
 
     def _rows(self, log: _Log, begins: list[Position]) -> list[Any]:
-        """Whole rows. Where the database itself stumbles over one of them, the others are read one by one."""
+        """Whole rows. If the database cannot read one of them, the others are read one by one."""
         if not begins:
             return []
         where = f"{_RUN_ROWS} WHERE log = ? AND position BETWEEN ? AND ?"
@@ -354,7 +354,7 @@ class Tables:
 
 
 def _run_of(log: _Log, row: Any, position: Position, following: Position) -> Run | Damage:
-    """The run of a row, if it is as it was written; a damaged one reaches to what follows."""
+    """The run of a row, if it is undamaged; a damaged one extends to the next run."""
     if row is None:
         return Damage(position, following - position, "unreadable")
     _, count, first_ns, last_ns, reached_ns, crc, data = row
@@ -364,7 +364,7 @@ def _run_of(log: _Log, row: Any, position: Position, following: Position) -> Run
 
 
 def _is_whole(head: struct.Struct, numbers: Sequence[Any], data: Any, crc: Any) -> bool:
-    """Whether a checksum fits. What was damaged need not even have the types that it had."""
+    """True if the checksum is right. Damaged values may even have other types."""
     try:
         return bool(crc == crc32(data, crc32(head.pack(*numbers))))
     except (TypeError, struct.error):
@@ -388,7 +388,7 @@ def _log_of(log: _Log, first_ns: int) -> Log:
 
 
 def _page(column: str, prefix: str, after: str | None) -> tuple[str, tuple[bytes, ...]]:
-    """The condition for names with a prefix, after one of them. No UTF-8 has a byte 255."""
+    """The condition for names with a prefix, after one of them. Byte 255 never occurs in UTF-8."""
     start = prefix.encode()
     where, values = f"{column} >= ? AND {column} < ?", (start, start + b"\xff")
     return (where, values) if after is None else (f"{where} AND {column} > ?", (*values, after.encode()))

@@ -1,13 +1,13 @@
-"""Questions about topics as SQL: what every entry that fits must meet, as text with parameters.
+"""Queries for topics as SQL: conditions that every matching entry meets, as text with parameters.
 
-In:    a TopicQuestion; ``count``, which tells how many entries meet one test on a property, up to a bound.
+In:    a TopicQuestion; ``count``, which counts the entries that meet one test on a property, up to a bound.
 Out:   Clause: SQL over the tables of topic_tables.py, and its parameters.
 State: none.
-Not here: the exact test, which follows for every row (discovery/topics/queries.py), running it (topic_tables.py).
+Not here: the exact test of every row, which follows (discovery/topics/queries.py), running it (topic_tables.py).
 
-No text of an asker ever becomes SQL: names and values are parameters, and the clauses are those written here. The SQL
-may let too many rows pass, never too few. A test that few entries meet is looked up in the index of properties; one
-that many meet is tried row by row.
+Text of a requester never becomes SQL: names and values are parameters, and all clauses are written here. The SQL may
+let too many rows pass, never too few. A test that few entries meet is looked up in the index of properties; one that
+many meet is tried row by row.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from heliograph.matching.languages.sql_grammar import (
 from heliograph.model.predicates import Op, Predicate, Value
 from heliograph.repository import TopicQuestion
 
-FEW = 1_000  # entries that meet a test: fewer than that are looked up first
-LEAVES_MAX = 64  # tests of one question that become SQL; the others are left to the exact test
+FEW = 1_000  # if fewer entries than this meet a test, it is looked up in the index
+LEAVES_MAX = 64  # tests of one query that become SQL; the exact test handles the others
 _FLIPPED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
@@ -48,12 +48,12 @@ class Clause:
 
 
 Count = Callable[[Clause], int]
-"""How many properties meet a clause; FEW means: that many or more."""
+"""How many properties meet a clause; FEW means that many or more."""
 TRUE = Clause("1=1")
 
 
 def of_meta(question: TopicQuestion) -> list[Clause]:
-    """Owner, space, times, and who may see it."""
+    """Owner, space, times, and which entities may see it."""
     found = [Clause("t.expires_ms >= ?", (question.expires_from_ms,))]
     for name in ("owner", "institution"):
         if wanted := getattr(question, name):
@@ -83,7 +83,7 @@ def _visible(question: TopicQuestion) -> Clause:
 
 
 def of_properties(question: TopicQuestion, count: Count) -> Clause:
-    """What the properties of every entry that fits must be like."""
+    """Conditions on the properties of every matching entry."""
     budget = _Budget(count)
     if question.language == "sql":
         return _of_node(folded(question.text), budget)
@@ -93,14 +93,14 @@ def of_properties(question: TopicQuestion, count: Count) -> Clause:
 
 
 class _Budget:
-    """How many tests may still become SQL."""
+    """Limits how many tests become SQL."""
 
     def __init__(self, count: Count) -> None:
         self._count = count
         self._left = LEAVES_MAX
 
     def leaf(self, name: str, test: str, values: tuple[Any, ...]) -> Clause:
-        """A test on one property, looked up or tried."""
+        """A test on one property, looked up in the index or tried row by row."""
         self._left -= 1
         if self._left < 0:
             return TRUE
@@ -159,7 +159,7 @@ def _comparison(attribute: str, op: str, constant: Value, budget: _Budget) -> Cl
         return budget.leaf(attribute, "p.text_value = ?", ("true" if constant else "false",))
     if isinstance(constant, str):
         return budget.leaf(attribute, f"p.text_value {op} ?", (constant,)) if op == "=" else TRUE
-    loose = {"<": "<=", ">": ">="}.get(op, op)  # large integers are rounded: let the exact test decide
+    loose = {"<": "<=", ">": ">="}.get(op, op)  # large integers are rounded, so the exact test decides
     return budget.leaf(attribute, f"p.number_value {loose} ?", (float(constant),))
 
 

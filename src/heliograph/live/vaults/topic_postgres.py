@@ -1,11 +1,12 @@
-"""A topic repository in a schema of PostgreSQL: for those who outgrow one machine. No contrib extensions.
+"""A topic repository in a schema of PostgreSQL, for deployments that outgrow one machine. Needs no contrib extensions.
 
 In:    a database's address, a name; jobs.
-Out:   the schema heliograph_NAME; VaultErrors with a text for people.
+Out:   the schema heliograph_NAME; VaultErrors with a readable text.
 State: the connection.
 Not here: tables and their meaning (topic_tables.py), the thread (live/repositories.py), vaults (postgres.py).
 
-Full text is an array of words with a GIN index; that the words of a string follow each other is left to the exact test.
+Full text is an array of words with a GIN index; whether the words of a string are consecutive is left to the exact
+test.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ _REASONS: tuple[tuple[type[psycopg.Error], Reason], ...] = (
 
 
 class PostgresTopics:
-    """One schema. A connection that broke is made again with the next job."""
+    """One schema. A broken connection is made again for the next job."""
 
     def __init__(self, repository: Repository) -> None:
         self._place = repository.place
@@ -65,7 +66,7 @@ class PostgresTopics:
         self._tables = TopicTables(self)
 
     def open(self) -> tuple[int, int]:
-        """Make the schema if it is not there, and lock it; how many topics it has, and how many were put aside."""
+        """Create the schema if it does not exist, and lock it. Returns the numbers of topics and of those put aside."""
         self.close()
         try:
             self._connection = psycopg.connect(self._place, autocommit=True, connect_timeout=CONNECT_S)
@@ -85,13 +86,13 @@ class PostgresTopics:
         return self._tables.count(), int(self.query("SELECT COUNT(*) FROM damaged")[0][0])
 
     def close(self) -> None:
-        """Let go of the schema."""
+        """Release the schema."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
 
     def keep(self, jobs: Sequence[KeepTopics]) -> list[KeptTopics]:
-        """All of them in one transaction. If the connection broke before, on a new one."""
+        """Keep all of them in one transaction, on a new connection if the old one broke."""
         if self._connection is None or self._connection.closed:
             self.open()
         try:
@@ -105,7 +106,7 @@ class PostgresTopics:
         return done
 
     def ask(self, job: AskTopics) -> FoundTopics:
-        """The next slice; entries that are damaged are put aside."""
+        """The next slice; damaged entries are put aside."""
         if self._connection is None or self._connection.closed:
             self.open()
         found, damaged = self._tables.ask(job)
@@ -116,13 +117,13 @@ class PostgresTopics:
         return found
 
     def check(self) -> list[str]:
-        """PostgreSQL's own checksums are checked whenever a page is read."""
+        """PostgreSQL checks its checksums whenever it reads a page."""
         return []
 
     # What topic_tables.py needs.
 
     def query(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
-        """Run a statement; its rows."""
+        """Run a statement; returns its rows."""
         assert self._connection is not None, "the repository is not open"
         plain: Any = statement.replace("%", "%%").replace("?", "%s")
         try:
@@ -132,15 +133,15 @@ class PostgresTopics:
             raise self._told(error) from None
 
     def full_text(self, words: Sequence[str], *, phrase: bool) -> tuple[str, Clause]:
-        """All of the words; the exact test sees whether they follow each other."""
+        """A clause for all of the words; the exact test checks whether they are consecutive."""
         return "topic t", Clause("t.word_list @> ?", (list(words),))
 
     def index_words(self, number: int, words: str) -> None:
-        """An entry came."""
+        """An entry was added."""
         self.query("UPDATE topic SET word_list = ? WHERE number = ?", (sorted(set(words.split())), number))
 
     def drop_words(self, number: int, words: str) -> None:
-        """They go with the entry."""
+        """Nothing to do: the words are removed with the entry."""
 
     def _told(self, error: psycopg.Error) -> VaultError:
         reason = next((reason for kind, reason in _REASONS if isinstance(error, kind)), Reason.VAULT_FAILED)

@@ -1,7 +1,7 @@
 """A topic repository in a file of SQLite, with FTS5 for full text: the default.
 
 In:    a folder, a name; jobs.
-Out:   NAME.topics, with its write-ahead log beside it; VaultErrors with a text for people.
+Out:   NAME.topics, with its write-ahead log beside it; VaultErrors with a readable text.
 State: the connection.
 Not here: tables and their meaning (topic_tables.py), the thread (live/repositories.py), vaults (sqlite.py).
 """
@@ -56,7 +56,7 @@ class SqliteTopics:
         self._tables = TopicTables(self)
 
     def open(self) -> tuple[int, int]:
-        """Make the file if it is not there, and lock it; how many topics it has, and how many were put aside."""
+        """Create the file if it does not exist, and lock it. Returns the numbers of topics and of those put aside."""
         self.close()
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -91,16 +91,16 @@ class SqliteTopics:
         self.query(f"PRAGMA user_version = {VERSION}")
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Release the file."""
         connection, self._connection = self._connection, None
         if connection is not None:
             try:
                 connection.close()
             except sqlite3.Error:
-                pass  # what is committed stays in the write-ahead log
+                pass  # committed data stays in the write-ahead log
 
     def keep(self, jobs: Sequence[KeepTopics]) -> list[KeptTopics]:
-        """All of them in one transaction."""
+        """Keep all of them in one transaction."""
         try:
             self.query("BEGIN IMMEDIATE")
             done = [self._tables.keep(job) for job in jobs]
@@ -112,7 +112,7 @@ class SqliteTopics:
         return done
 
     def ask(self, job: AskTopics) -> FoundTopics:
-        """The next slice; entries that are damaged are put aside. ProtocolError for a question without sense."""
+        """The next slice; damaged entries are put aside. ProtocolError for a query that makes no sense."""
         found, damaged = self._tables.ask(job)
         for number in damaged:
             self.query("BEGIN IMMEDIATE")
@@ -121,13 +121,13 @@ class SqliteTopics:
         return found
 
     def check(self) -> list[str]:
-        """What SQLite itself finds wrong."""
+        """Problems that SQLite finds."""
         return [row[0] for row in self.query("PRAGMA integrity_check(100)") if row[0] != "ok"]
 
     # What topic_tables.py needs.
 
     def query(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
-        """Run a statement; its rows."""
+        """Run a statement; returns its rows."""
         assert self._connection is not None, "the repository is not open"
         try:
             return self._connection.execute(sql, values).fetchall()
@@ -135,16 +135,16 @@ class SqliteTopics:
             raise self._told(error) from None
 
     def full_text(self, words: Sequence[str], *, phrase: bool) -> tuple[str, Clause]:
-        """The index of words first, the topics it names after it. Words have letters and digits only."""
+        """The index of words first, then the topics that it finds. Words have only letters and digits."""
         wanted = f'"{" ".join(words)}"' if phrase else " ".join(f'"{word}"' for word in words)
         return "full_text f CROSS JOIN topic t ON t.number = f.rowid", Clause("f.words MATCH ?", (wanted,))
 
     def index_words(self, number: int, words: str) -> None:
-        """An entry came."""
+        """An entry was added."""
         self.query("INSERT INTO full_text (rowid, words) VALUES (?, ?)", (number, words))
 
     def drop_words(self, number: int, words: str) -> None:
-        """An entry goes."""
+        """An entry is removed."""
         self.query("INSERT INTO full_text (full_text, rowid, words) VALUES ('delete', ?, ?)", (number, words))
 
     def _told(self, error: sqlite3.Error) -> VaultError:

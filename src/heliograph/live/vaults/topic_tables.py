@@ -5,8 +5,8 @@ Out:   KeptTopics and FoundTopics.
 State: none beyond the database's.
 Not here: connections and transactions (topic_sqlite.py, topic_postgres.py), conditions as SQL (topic_conditions.py).
 
-A question first looks at the few columns that its language reads; only what fits is fetched in full. A record whose
-checksum is wrong is put aside in a table of its own.
+A query first reads the few columns that its language needs; only matching entries are fetched in full. A record whose
+checksum is wrong is put aside in a separate table.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from heliograph.repository import (
     TopicQuestion,
 )
 
-FETCHED_AT_ONCE = 500  # a database takes so many parameters
-FIRST_ROWS = 256  # looked at first, where few are wanted; then four times as many, and so on
+FETCHED_AT_ONCE = 500  # a database accepts this many parameters
+FIRST_ROWS = 256  # read first if few are wanted; then four times as many, and so on
 DOCUMENTS_AT_ONCE = 1_024  # of at most 64 KiB each
 _COLUMNS = (
     "id, owner, institution, space, path, created_ms, issued_ms, expires_ms, readers, words, joined, properties,"
     " checksum, record, document"
 )
-_READ = {  # what a language reads of an entry, beside its number
+_READ = {  # the columns that a language reads, beside the number
     "": "''",
     "string": "t.words",
     "keywords": "t.words",
@@ -50,22 +50,22 @@ _READ = {  # what a language reads of an entry, beside its number
 
 
 class TopicDatabase(Protocol):
-    """What a back end does for these tables."""
+    """What these tables need of a back end."""
 
     def query(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
-        """Run a statement with ``?`` for each value; its rows."""
+        """Run a statement with ``?`` for each value; returns its rows."""
         ...
 
     def full_text(self, words: Sequence[str], *, phrase: bool) -> tuple[str, Clause]:
-        """What stands behind FROM instead of ``topic t``, and a clause that finds entries with these words."""
+        """What follows FROM instead of ``topic t``, and a clause that finds entries with these words."""
         ...
 
     def index_words(self, number: int, words: str) -> None:
-        """An entry came."""
+        """An entry was added."""
         ...
 
     def drop_words(self, number: int, words: str) -> None:
-        """An entry goes."""
+        """An entry is removed."""
         ...
 
 
@@ -78,7 +78,7 @@ class TopicTables:
     # -- changing -------------------------------------------------------------------------------------------------
 
     def keep(self, job: KeepTopics) -> KeptTopics:
-        """Change something, within a transaction of the caller's."""
+        """Make a change, within a transaction of the caller."""
         outcomes = tuple(self._put(entry, job) for entry in job.entries)
         gone: list[int] = []
         for id, owner in job.forgotten:
@@ -153,7 +153,7 @@ class TopicTables:
         return entry
 
     def put_aside(self, number: int) -> None:
-        """An entry that cannot be read: out of the way, but not lost."""
+        """Move an entry that cannot be read to another table, so that it is not lost."""
         rows = self._db.query("SELECT id, record FROM topic WHERE number = ?", (number,))
         for id, record in rows:
             self._db.query("INSERT INTO damaged (id, record) VALUES (?, ?)", (id, record))
@@ -162,7 +162,7 @@ class TopicTables:
     # -- asking ---------------------------------------------------------------------------------------------------
 
     def ask(self, job: AskTopics) -> tuple[FoundTopics, list[int]]:
-        """The next slice, and the numbers of entries that are damaged. ProtocolError for a question without sense."""
+        """The next slice, and the numbers of damaged entries. ProtocolError for a query that makes no sense."""
         question, matcher = job.question, Matcher(job.question)
         numbers: list[int] = []
         looked_at, after = 0, job.after
@@ -191,7 +191,7 @@ class TopicTables:
         return FoundTopics(entries, after if more else None, looked_at, ids), [number for _, number in damaged]
 
     def _candidates(self, question: TopicQuestion, after: int, rows: int) -> list[Any]:
-        """Numbers, in order, with what the language reads."""
+        """Numbers, in order, with the columns that the language reads."""
         source, clauses = "topic t", of_meta(question)
         if question.language in ("string", "keywords"):
             source, clause = self._db.full_text(words_of(question.text), phrase=question.language == "string")
@@ -263,14 +263,14 @@ _NOBODY: dict[str, Any] = {"id": b"", "owner": "", "created_ms": 0, "issued_ms":
 
 
 def _events(language: str, rows: Sequence[Any]) -> list[Event]:
-    """Rows as a language of subscriptions reads them: nothing of them is decoded to be encoded again."""
+    """Rows as events for a subscription language, without decoding and encoding them again."""
     if language == "xpath":
         return [Event(b"", b"", bytes(document)) for _, document in rows]
     return [Event(path.encode(), properties.encode(), b"") for _, path, properties in rows]
 
 
 def _partly(language: str, read: Sequence[Any]) -> TopicEntry:
-    """As much of an entry as its language looks at."""
+    """The part of an entry that its language reads."""
     if language in ("string", "keywords"):
         return TopicEntry(**_NOBODY, words=read[0])
     if language == "xquery":

@@ -1,18 +1,18 @@
 /* Kernels: the compiled table of boxes, a twin of table.py and chunk.py.
 
    In:    boxes by id (dicts of keys.Interval), the attributes of an event, a box to compare with.
-   Out:   Table: ids as packed 32-bit numbers in ascending order, first those that are sure, then those in doubt.
+   Out:   Table: ids as packed 32-bit numbers in ascending order, first those that are certain, then those in doubt.
    State: chunks of 32,768 slots; in each, per attribute, rows of bits by bucket; per box, its bounds as 64-bit keys.
    Not here: what is in doubt (native.py compares the boxes themselves), the order of values (keys.py).
-   Long:  one file, so that an installation compiles one thing.
+   Long:  one file, so that an installation compiles only one.
 
-   A value is one 64-bit key whose order is that of the values. Finite floats take all numbers between two gaps that the
-   infinities and NaNs leave; below stand "absent" and "in no zone", above stand strings and booleans. An integer that no
-   float equals has the key of the float below it; a bound with such a key is a "tie", in doubt where keys are equal.
-   The key of a string is a label: per chunk and attribute, the strings that bounds mention are kept in order, each with a
-   multiple of four; label - 1 and label + 1 are the places just before and behind it, label + 2 is anything else up to
-   the next. When there is no room between two labels, or too many strings are no longer mentioned, all labels of this
-   chunk and attribute are given anew.
+   A value is represented by a 64-bit key, in the order of the values. Finite floats use all keys between the two gaps
+   that infinities and NaNs leave; below them are "absent" and "in no zone", above them strings and booleans. An integer
+   that no float equals has the key of the float below it; a bound with such a key is a "tie", in doubt if keys are
+   equal. The key of a string is a label: per chunk and attribute, the strings that occur in bounds are kept in order,
+   each with a multiple of four; label - 1 and label + 1 are the places just before and after it, label + 2 is anything
+   else up to the next. When there is no room between two labels, or too many strings no longer occur, all labels of
+   this chunk and attribute are assigned again.
 
    A set bit rules a box out: see chunk.py. Growing adds a chunk, or widens one by 2,048 slots; no call touches more than
    one chunk's worth of memory, except a query, which reads one row per attribute and chunk. */
@@ -100,9 +100,9 @@ typedef struct {
     uint32_t spare_count, attribute_top, attribute_room;
     Chunk **chunks;
     uint32_t chunk_count;
-    uint32_t *ids, *doubts; /* of the answer in the making */
+    uint32_t *ids, *doubts; /* of the answer being built */
     size_t id_count, id_room, doubt_count, doubt_room;
-    uint64_t *keys, *lasts; /* by attribute: of the event, or of both ends of the box that is asked about */
+    uint64_t *keys, *lasts; /* by attribute: of the event, or of both ends of the queried box */
     uint8_t *ties;          /* by attribute: NAMED with TIED_START, TIED_END */
     PyObject **texts;       /* by attribute: the event's string */
 } Table;
@@ -113,7 +113,7 @@ static uint16_t *attributes_of(Entry *entry) { return (uint16_t *)(entry->keys +
 
 static int no_memory(void) { PyErr_NoMemory(); return -1; }
 
-/* Makes room for one more; elements of any kind, at least doubling while small. */
+/* Makes room for one more element of any kind; at least doubles while small. */
 static int reserve(void *array, uint32_t *room, uint32_t count, size_t size) {
     if (count <= *room) return 0;
     uint32_t larger = *room + *room / 2 + 4;
@@ -134,7 +134,7 @@ static uint64_t float_key(double value) {
     return bits >> 63 ? ~bits : bits | 1ull << 63;
 }
 
-/* The key of a number, *tied if only a float below it has this key; ODD_KEY if it is none of the order's. */
+/* The key of a number; *tied if it is the key of a float below it; ODD_KEY if the number is not in the order. */
 static uint64_t number_key(PyObject *value, int *tied) {
     *tied = 0;
     if (PyFloat_Check(value)) {
@@ -151,7 +151,7 @@ static uint64_t number_key(PyObject *value, int *tied) {
     return float_key(nearest) - ((long long)nearest > number);
 }
 
-/* Where a string stands among the words, and whether it is one of them. */
+/* The place of a string among the words, and whether it is one of them. */
 static uint32_t word_place(const Words *words, PyObject *text, int *found) {
     uint32_t low = 0, high = words->count;
     while (low < high) {
@@ -171,7 +171,7 @@ static uint64_t text_key(const Words *words, PyObject *text) {
     return (place ? words->labels[place - 1] : TEXT_FIRST) + 2;
 }
 
-/* A cut that ends in NUL lies just behind the string without it; this is that string, or the cut itself. New reference. */
+/* A cut that ends in NUL lies just after the string without it: returns that string, or the cut itself. New reference. */
 static PyObject *cut_word(PyObject *cut, int *behind) {
     Py_ssize_t length = PyUnicode_GetLength(cut);
     *behind = length > 0 && PyUnicode_ReadChar(cut, length - 1) == 0;
@@ -180,7 +180,7 @@ static PyObject *cut_word(PyObject *cut, int *behind) {
     return cut;
 }
 
-/* The first key at or behind a cut, or with `last` the last key before it. */
+/* The first key at or after a cut, or with `last` the last key before it. */
 static int text_cut_key(const Words *words, PyObject *cut, int last, uint64_t *key) {
     int behind, found;
     PyObject *word = cut_word(cut, &behind);
@@ -192,7 +192,7 @@ static int text_cut_key(const Words *words, PyObject *cut, int last, uint64_t *k
     return 0;
 }
 
-/* 1 if the cut's word has a label now, 0 if there is no room for one between its neighbours. */
+/* Gives the cut's word a label if it has none; 0 if there is no room between its neighbours. */
 static int keep_word(Words *words, PyObject *cut) {
     int behind, found;
     PyObject *word = cut_word(cut, &behind);
@@ -277,7 +277,7 @@ static void free_column(Column *column) {
     free(column);
 }
 
-/* Rows, cuts and order for so many buckets, all clear. */
+/* Rows, cuts and order for this many buckets, all clear. */
 static int lay_out(Chunk *chunk, Column *column, uint32_t buckets) {
     uint64_t *rows = calloc((size_t)(buckets + 1) * (chunk->slots / 64), 8);
     uint64_t *cuts = malloc((size_t)buckets * 8);
@@ -324,7 +324,7 @@ static int cut(Chunk *chunk, Column *column, uint64_t key) {
     return 0;
 }
 
-/* A slot's bit: clear in the buckets that its interval touches, set in all others and in "absent". */
+/* Writes a slot's bit: clear in the buckets that its interval touches, set in all others and in "absent". */
 static void write_slot(Chunk *chunk, Column *column, uint32_t slot, uint64_t first, uint64_t last) {
     uint32_t words = chunk->slots / 64, low = bucket_of(column, first), high = bucket_of(column, last);
     uint64_t *rows = column->rows + slot / 64, bit = 1ull << slot % 64;
@@ -388,7 +388,7 @@ static int by_key(const void *one, const void *other) {
     return (a > b) - (a < b);
 }
 
-/* Chooses the cuts anew, at equal distances among the bounds of the boxes that are there, and writes the rows. */
+/* Chooses the cuts again, at equal distances among the bounds of the current boxes, and writes the rows. */
 static int settle(Chunk *chunk, Column *column) {
     uint64_t *sample = malloc((SAMPLE_MAX + 2) * 8);
     if (sample == NULL) return no_memory();
@@ -439,10 +439,10 @@ static int word_of(const Words *words, uint64_t key) {
     return low < words->count && words->labels[low] == label ? (int)low : -1;
 }
 
-/* Forgets strings that no box mentions, gives all others labels at equal distances, and chooses the cuts anew. */
+/* Forgets strings that occur in no box, gives all others labels at equal distances, and chooses the cuts again. */
 static int relabel(Chunk *chunk, Column *column) {
     Words *words = &column->words;
-    uint64_t *fresh = calloc(words->count + 1, 8); /* 0: not mentioned */
+    uint64_t *fresh = calloc(words->count + 1, 8); /* 0: occurs nowhere */
     if (fresh == NULL) return no_memory();
     for (int pass = 0; pass < 2; pass++) {
         for (uint32_t slot = 0; slot < chunk->slots; slot++) {
@@ -471,7 +471,7 @@ static int relabel(Chunk *chunk, Column *column) {
     words->count = kept;
     free(fresh);
     if (settle(chunk, column) == 0) return 0;
-    PyErr_Clear(); /* no memory for rows: one bucket for all values will do, but the old cuts mean nothing now */
+    PyErr_Clear(); /* no memory for rows: one bucket for all values is correct, but the old cuts are invalid now */
     memset(column->rows + chunk->slots / 64, 0, chunk->slots / 8);
     column->order[0] = 1, column->buckets = 1;
     chunk->coarse += column->exact;
@@ -529,7 +529,7 @@ static int widen(Chunk *chunk, uint32_t slot) {
 static int put_bound(Chunk *chunk, uint32_t slot, Entry *entry, uint32_t number, uint16_t attribute, PyObject *interval) {
     Column *column = column_of(chunk, attribute);
     if (column == NULL && (column = new_column(chunk, attribute)) == NULL) return -1;
-    column->count++; /* first of all: whoever fails after this takes it back */
+    column->count++; /* first of all: a later failure takes it back */
     uint64_t *keys = entry->keys + 2 * number;
     attributes_of(entry)[number] = attribute;
     if (PyLong_AsLong(PyTuple_GetItem(interval, 0)) == TEXT) {
@@ -600,7 +600,7 @@ static int new_attribute(Table *table, PyObject *name) {
     return (int)number;
 }
 
-/* One box less names it; a name that nobody uses goes, and its number is free. */
+/* One box less names this attribute; an unused name is dropped, and its number is free. */
 static int leave_attribute(Table *table, uint32_t number) {
     if (--table->uses[number]) return 0;
     PyObject *name, *value;
@@ -714,11 +714,11 @@ static PyObject *table_put(Table *table, PyObject *arguments) {
     chunk->live[slot / 64] |= 1ull << slot % 64;
     chunk->count++;
     chunk->doubtful += entry->doubtful != 0;
-    for (uint32_t i = 0; i < entry->count; i++) { /* one at a time: no call pays for the cuts of all attributes */
+    for (uint32_t i = 0; i < entry->count; i++) { /* one at a time: no single call pays for the cuts of all attributes */
         Column *column = column_of(chunk, attributes_of(entry)[i] & ATTRIBUTE);
         uint32_t half = column->count / 2;
         if (column->exact || column->since <= (half > SETTLED_MIN ? half : SETTLED_MIN)) continue;
-        if (settle(chunk, column) < 0) PyErr_Clear(); /* no memory for better cuts: those that are there are right too */
+        if (settle(chunk, column) < 0) PyErr_Clear(); /* no memory for better cuts: the existing ones are still correct */
         break;
     }
     return PyBool_FromLong(entry->doubtful != 0);
@@ -790,14 +790,14 @@ WIDE static void and_row(uint64_t *restrict out, const uint64_t *restrict row, u
     for (uint32_t i = 0; i < words; i++) out[i] &= row[i];
 }
 
-/* An end of a stored interval against that of the box asked about: keys in order are an answer, equal keys with a tie
-   are in doubt if the stored one is tied; if only the other is, `then` is what follows. */
+/* Compares an end of a stored interval with that of the queried box. Different keys decide; equal keys are in doubt if
+   the stored one is tied; if only the other one is, the answer is `then`. */
 static int compare(uint64_t low, uint64_t high, int stored_tied, int asked_tied, int then) {
     if (low != high) return low < high;
     return stored_tied ? DOUBT : asked_tied ? then : YES;
 }
 
-/* One stored box against the event (MATCH) or the box asked about, whose keys stand in the table by attribute. */
+/* Compares one stored box with the event (MATCH) or the queried box, whose keys are in the table by attribute. */
 static int judge(const Table *table, Entry *entry, int mode, int stored, uint32_t asked) {
     const uint16_t *attributes = attributes_of(entry);
     int answer = entry->doubtful & HOLED ? DOUBT : YES;
@@ -835,7 +835,7 @@ static int judge(const Table *table, Entry *entry, int mode, int stored, uint32_
     return answer;
 }
 
-/* Writes down the slots that no row ruled out, after a look at each box where rows do not decide. */
+/* Records the slots that no row ruled out; if rows are not exact, each box is checked. */
 static int collect(Table *table, Chunk *chunk, const uint64_t *out, int mode, int stored, uint32_t asked, int sure) {
     uint32_t words = chunk->slots / 64, count = 0;
     if (room_for(&table->ids, &table->id_room, table->id_count + chunk->slots) < 0) return -1;
@@ -858,7 +858,7 @@ static int collect(Table *table, Chunk *chunk, const uint64_t *out, int mode, in
     return 0;
 }
 
-/* The rows that rule boxes out for the event whose keys stand in the table. */
+/* The rows that rule boxes out for the event whose keys are in the table. */
 static void stab(Table *table, Chunk *chunk, uint64_t *out) {
     uint32_t words = chunk->slots / 64, waiting = 0;
     const uint64_t *rows[4];
@@ -930,14 +930,14 @@ static PyObject *table_match(Table *table, PyObject *event) {
     return answer_of(table);
 }
 
-/* Adds to a dict the links of boxes that match, until it holds so many; boxes in doubt are the answer, each as id and link. */
+/* Adds the links of matching boxes to a dict, until it has this many; returns boxes in doubt, each as id and link. */
 static PyObject *table_match_links(Table *table, PyObject *arguments) {
     uint64_t out[WORDS];
     PyObject *event, *links;
     Py_ssize_t links_max;
     if (!PyArg_ParseTuple(arguments, "OO!n", &event, &PyDict_Type, &links, &links_max)) return NULL;
     if (read_event(table, event) < 0) return NULL;
-    uint64_t known_links[256]; /* by their last bits: spares most looks into the dict */
+    uint64_t known_links[256]; /* by their last bits: avoids most look-ups in the dict */
     memset(known_links, 0xFF, sizeof known_links);
     for (uint32_t i = 0; i < table->chunk_count; i++) {
         Chunk *chunk = table->chunks[i];
@@ -968,9 +968,9 @@ static PyObject *table_match_links(Table *table, PyObject *arguments) {
     return PyBytes_FromStringAndSize((char *)table->doubts, (Py_ssize_t)table->doubt_count * 4);
 }
 
-/* The rows that rule boxes out for the box asked about; 1 if all of this chunk are. *sure: they rule out all that are not
-   an answer. Boxes that are in at both ends of it enclose it; boxes that touch one of its buckets meet it, if its ends
-   are cuts; to be enclosed by it takes a look. */
+/* The rows that rule boxes out for the queried box; 1 if all boxes of this chunk are ruled out. *sure: the rows are
+   exact. Boxes that contain both ends of it enclose it; boxes that touch one of its buckets intersect it, if its ends
+   are cuts; whether it encloses a box has to be checked. */
 static int rule_out(Table *table, Chunk *chunk, uint64_t *out, int mode, int stored, PyObject *box, int *sure) {
     uint32_t words = chunk->slots / 64;
     uint64_t all[WORDS];
@@ -1046,7 +1046,7 @@ static PyObject *table_ids(Table *table, PyObject *Py_UNUSED(nothing)) {
     return PyBytes_FromStringAndSize((char *)table->ids, (Py_ssize_t)table->id_count * 4);
 }
 
-/* ---- looking in ---- */
+/* ---- inspection ---- */
 
 static PyObject *number_of(uint64_t key) {
     uint64_t bits = key >> 63 ? key & ~(1ull << 63) : ~key;
@@ -1105,7 +1105,7 @@ static PyObject *table_size(Table *table, PyObject *Py_UNUSED(nothing)) {
         Chunk *chunk = table->chunks[i];
         if (chunk == NULL) continue;
         size += sizeof *chunk + chunk->slots * (sizeof(Entry *) + 4) + chunk->slots / 8 + chunk->place_room * 2;
-        for (uint32_t slot = 0; slot < chunk->slots; slot++) /* as malloc rounds: 8 of its own, then up to 16 */
+        for (uint32_t slot = 0; slot < chunk->slots; slot++) /* as malloc rounds: 8 bytes of overhead, then up to a multiple of 16 */
             if (chunk->entries[slot] != NULL) size += (sizeof(Entry) + chunk->entries[slot]->count * 18 + 23) & ~15ull;
         for (uint32_t j = 0; j < chunk->column_count; j++) {
             Column *column = chunk->columns[j];

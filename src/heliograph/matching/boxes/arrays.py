@@ -1,4 +1,4 @@
-"""Bitmaps as numpy arrays: for large tables where the compiled kernels are missing.
+"""Bitmaps as numpy arrays: for large tables if there are no compiled kernels.
 
 In:    slots and buckets (chunk.py).
 Out:   ARRAYS, a form of bitmaps. Importing this file imports numpy.
@@ -14,7 +14,7 @@ import numpy as np
 
 SLOTS = 16_384
 _WORDS = SLOTS // 64
-_WORD = np.dtype("<u8")  # so that byte n holds the slots from 8 n on, on every machine
+_WORD = np.dtype("<u8")  # on every machine, byte n holds the slots from 8 n on
 
 
 class _ArrayRows:
@@ -59,11 +59,11 @@ class Arrays:
         return _ArrayRows(count)
 
     def empty(self) -> Any:
-        """No bit."""
+        """A bitmap with no bit set."""
         return np.zeros(_WORDS, _WORD)
 
     def put(self, bitmap: Any, slot: int, value: bool) -> Any:
-        """One bit changed, in place."""
+        """Change one bit, in place."""
         bit = np.uint64(1 << (slot & 63))
         bitmap[slot >> 6] = bitmap[slot >> 6] | bit if value else bitmap[slot >> 6] & ~bit
         return bitmap

@@ -1,11 +1,11 @@
-"""Many events against many boxes at once: the batch form of the box index.
+"""Matches many events with many boxes at once: the batch form of the box index.
 
 In:    boxes, each under its place in a list; the attributes of many events, by column.
 Out:   BatchIndex.match: pairs (event, box), exact, in order of events.
-State: per attribute a ruler and one row of bits per bucket, made once; it never changes. Needs numpy.
+State: per attribute a ruler and one row of bits per bucket; immutable. Needs numpy.
 Not here: boxes that come and go (index.py), conditions that no box can express and topics (matching/bulk.py).
 
-The layout is that of chunk.py: a bit of a row says that a box is *out* when an event's value falls into this bucket.
+The layout is that of chunk.py: a set bit in a row means that a box is *out* if an event's value falls into this bucket.
 Here the values of a whole column become buckets in one step, and the rows of many events are OR-ed in one step.
 """
 
@@ -22,15 +22,15 @@ from heliograph.matching.boxes.ruler import ABSENT, FIRST, ODD, Ruler
 
 ROWS_BYTES_MAX = 64 << 20  # of one attribute
 CUTS_MAX, CUTS_MIN = 2_048, 64
-SLICE_WORDS = 1 << 18  # of bits for events that are handled at once: they stay in the cache
-EXACT_MAX = float(1 << 53)  # up to here a float holds every integer
+SLICE_WORDS = 1 << 18  # of bits for the events handled at once: they stay in the cache
+EXACT_MAX = float(1 << 53)  # up to here a float represents every integer exactly
 
 Pairs = tuple[Any, Any]
 """Two arrays of equal length: events and boxes."""
 
 
 class EventColumn(Protocol):
-    """The values of one attribute, one per event; None where an event lacks it."""
+    """The values of one attribute, one per event; None if an event lacks it."""
 
     def __len__(self) -> int: ...
 
@@ -55,7 +55,7 @@ class ValueColumn:
         return len(self._values)
 
     def buckets(self, ruler: Ruler) -> Any:
-        """One look at the ruler for each different value of each type."""
+        """Uses the ruler once for each different value of each type."""
         known: dict[tuple[type, object], int] = {}
         found = np.zeros(len(self._values), np.int64)
         for event, value in enumerate(self._values):
@@ -66,7 +66,7 @@ class ValueColumn:
                 bucket = known.get(key)
                 if bucket is None:
                     bucket = known[key] = ruler.bucket(value)
-            except TypeError:  # a list or a dict: present, and nothing else
+            except TypeError:  # a list or a dict: only tests for presence hold
                 bucket = ODD
             found[event] = bucket
         return found
@@ -77,7 +77,7 @@ class ValueColumn:
 
 
 class NumberColumn:
-    """A column of floats or 64-bit integers; ``present`` is False where an event lacks it."""
+    """A column of floats or 64-bit integers; ``present`` is False if an event lacks it."""
 
     __slots__ = ("_present", "_values")
 
@@ -89,7 +89,7 @@ class NumberColumn:
         return len(self._values)
 
     def buckets(self, ruler: Ruler) -> Any:
-        """All at once, where floats say it exactly."""
+        """All at once, if floats represent the values exactly."""
         cuts = np.array([float(cut) for cut in ruler.numbers])
         exact = all(float(cut) == cut for cut in ruler.numbers)
         values = self._values
@@ -97,7 +97,7 @@ class NumberColumn:
             return ValueColumn([self.value(event) for event in range(len(values))]).buckets(ruler)
         found = FIRST + np.searchsorted(cuts, values.astype(np.float64), side="right")
         if values.dtype.kind == "f":
-            found[~(np.abs(values) <= FLOAT_MAX)] = ODD  # infinities, and what is not a number
+            found[~(np.abs(values) <= FLOAT_MAX)] = ODD  # infinities and NaN
         found[~self._present] = ABSENT
         return found
 
@@ -119,7 +119,7 @@ class WordColumn:
         return len(self._codes)
 
     def buckets(self, ruler: Ruler) -> Any:
-        """One look at the ruler for each different string."""
+        """Uses the ruler once for each different string."""
         known = np.array([*map(ruler.bucket, self._words), ABSENT])
         return known[self._codes]
 
@@ -142,14 +142,14 @@ class BatchIndex:
                 named.setdefault(attribute, {})[place] = values
         self._rulers: dict[str, Ruler] = {}
         self._rows: dict[str, Any] = {}
-        self._unsure: dict[str, Any] = {}  # attribute -> the places whose intervals its rows do not decide
+        self._unsure: dict[str, Any] = {}  # attribute -> places of boxes that its rows do not decide
         cuts_max = max(CUTS_MIN, min(CUTS_MAX, ROWS_BYTES_MAX // (8 * self._words)))
         for attribute, stored in named.items():
             self._add(attribute, stored, cuts_max)
 
     @property
     def attributes(self) -> tuple[str, ...]:
-        """Those that boxes name; others need not be given."""
+        """The attributes that boxes name; others need not be given."""
         return tuple(self._rows)
 
     def match(self, columns: Mapping[str, EventColumn], count: int) -> Pairs:
@@ -192,7 +192,7 @@ class BatchIndex:
         return start + events[which], words[which] * 64 + bit
 
     def _sure(self, columns: Mapping[str, EventColumn], events: Any, places: Any) -> Pairs:
-        """Without the pairs that rows could not decide and that do not fit."""
+        """Remove pairs that the rows could not decide and that do not match."""
         for attribute, doubtful in self._unsure.items():
             asked = np.flatnonzero(doubtful[places])
             if not len(asked):
@@ -209,7 +209,7 @@ class BatchIndex:
 
 
 def _bits(flags: Any, words: int, fill: bool = False) -> Any:
-    """Flags as words of bits; what is beyond them is filled."""
+    """Flags as words of bits; bits beyond the flags are set to ``fill``."""
     whole = np.full(words * 64, fill)
     whole[: len(flags)] = flags
     return np.packbits(whole, bitorder="little").view("<u8")

@@ -1,4 +1,4 @@
-"""Boxes: what a conjunction of predicates leaves of each attribute; one against another, one against an event.
+"""Boxes: a conjunction of predicates as one interval per attribute; compares boxes with each other and with events.
 
 In:    conjunctions (model/predicates.py), the attributes of events.
 Out:   box(): one interval per attribute; matches, covers, intersects, overlaps on conjunctions, all exact.
@@ -23,12 +23,12 @@ Box = dict[str, Interval]
 
 
 def box(conjunction: Conjunction) -> Box | None:
-    """The conjunction as a box; None if no event can fit it."""
+    """The conjunction as a box; None if no event can match it."""
     if len(conjunction) > PREDICATES_MAX:
         raise UsageError(f"{len(conjunction)} predicates in one conjunction; at most {PREDICATES_MAX} are taken")
     found: Box = {}
     empty = False
-    for predicate in conjunction:  # to the end, so that a wrong predicate is told even behind an empty range
+    for predicate in conjunction:  # to the end, so that an invalid predicate is reported even after an empty range
         here = interval(predicate)
         attribute = predicate.attribute
         if here is not None and attribute in found:
@@ -41,7 +41,7 @@ def box(conjunction: Conjunction) -> Box | None:
 
 
 def matches(conjunction: Conjunction, attributes: Mapping[str, object]) -> bool:
-    """True if an event with these attributes fits."""
+    """True if an event with these attributes matches."""
     found = box(conjunction)
     return found is not None and fits(found, attributes)
 
@@ -55,20 +55,20 @@ def failed(conjunction: Conjunction, attributes: Mapping[str, object]) -> Predic
 
 
 def covers(wide: Conjunction, narrow: Conjunction) -> bool:
-    """True if every event that fits ``narrow`` fits ``wide``."""
+    """True if every event that matches ``narrow`` matches ``wide``."""
     inner = box(narrow)
     outer = box(wide)
     return inner is None or (outer is not None and encloses(outer, inner))
 
 
 def intersects(one: Conjunction, other: Conjunction) -> bool:
-    """True if some event fits both."""
+    """True if some event matches both."""
     first, second = box(one), box(other)
     return first is not None and second is not None and touches(first, second)
 
 
 def overlaps(advertisement: Conjunction, subscription: Conjunction) -> bool:
-    """True if a resource so advertised can have what is asked for: it must name every attribute that is asked."""
+    """True if the advertised resource can match the subscription: it must name every attribute of the subscription."""
     offered, asked = box(advertisement), box(subscription)
     if offered is None or asked is None:
         return False

@@ -1,4 +1,4 @@
-"""Chunks: some thousand boxes with a bitmap per attribute and bucket, in whatever form of bitmap.
+"""Chunks: some thousand boxes with a bitmap per attribute and bucket, in any form of bitmap.
 
 In:    boxes by slot, the attributes of an event, a box to compare with.
 Out:   ids (a base plus the slot) in ascending order, as 32-bit numbers; exact.
@@ -6,10 +6,10 @@ State: the boxes, and per attribute a ruler with one row of bits per bucket.
 Not here: forms of bitmaps (ints.py, arrays.py), many chunks (table.py), the compiled twin (_kernels.c).
 Paper: [resources] §3.2; the layout is that of decision 0012.
 
-A bit of a row says that the box in this slot is *out* when the event's value falls into this bucket: an event is
+A set bit in a row means that the box in this slot is *out* if the event's value falls into this bucket: an event is
 matched by OR-ing one row per attribute. A box sets bits only for attributes that it names. While every bound of an
-attribute's intervals is a cut, its rows decide alone; an attribute with too many bounds is coarse, and what its rows
-leave is compared with the boxes themselves.
+attribute's intervals is a cut, its rows are exact; an attribute with too many bounds is coarse, and the remaining
+candidates are compared with the boxes themselves.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from heliograph.matching.boxes.ruler import ABSENT, Ruler
 
 ROWS_MAX = 1_280  # of a chunk, shared by its attributes: 160 bytes per slot
 CUTS_MAX, CUTS_MIN = 254, 4  # of one attribute
-SETTLED_MIN = 64  # boxes that a coarse attribute takes before its cuts are chosen again
+SETTLED_MIN = 64  # new boxes on a coarse attribute before its cuts are chosen again
 
 
 class Stored(Enum):
-    """What the boxes of an index are, where a query asks which of them it intersects."""
+    """What the boxes of an index represent, for queries by intersection."""
 
-    BOXES = 0  # events alike: an attribute that one of the two does not name may have any value
-    ADVERTISEMENTS = 1  # the query is a subscription: an advertisement must name all that it asks
-    SUBSCRIPTIONS = 2  # the query is an advertisement: it must name all that a subscription asks
+    BOXES = 0  # sets of events: an attribute that one of the two does not name may have any value
+    ADVERTISEMENTS = 1  # the query is a subscription: an advertisement must name all its attributes
+    SUBSCRIPTIONS = 2  # the query is an advertisement: it must name all attributes of a subscription
 
 
 class Rows(Protocol):
@@ -44,19 +44,19 @@ class Rows(Protocol):
         ...
 
     def split(self, bucket: int) -> None:
-        """A copy of this row comes behind it."""
+        """Insert a copy of this row after it."""
         ...
 
     def write(self, slot: int, first: int, last: int) -> None:
-        """The slot's bit is clear from the first to the last bucket, and set in all others."""
+        """Clear the slot's bit from the first to the last bucket, and set it in all others."""
         ...
 
     def clear(self, slot: int) -> None:
-        """The slot's bit is clear everywhere."""
+        """Clear the slot's bit everywhere."""
         ...
 
     def size(self) -> int:
-        """In bytes."""
+        """The size in bytes."""
         ...
 
 
@@ -98,7 +98,7 @@ class _Column:
         self.rows = bits.rows(len(self.ruler))
         self.exact = True
         self.count = 0  # boxes that name it
-        self.since = 0  # of them, since the cuts were chosen
+        self.since = 0  # boxes added since the cuts were chosen
 
     def put(self, slot: int, values: Interval, cuts_max: int) -> None:
         self.count += 1
@@ -113,7 +113,7 @@ class _Column:
 
     @property
     def is_stale(self) -> bool:
-        """The cuts were chosen for fewer boxes, or for others."""
+        """True if the cuts were chosen for far fewer boxes, or for others."""
         return not self.exact and self.since > max(SETTLED_MIN, self.count // 2)
 
     def settle(self, stored: Mapping[int, Interval], cuts_max: int) -> None:
@@ -126,7 +126,7 @@ class _Column:
 
 
 class Chunk:
-    """Boxes by slot. A slot is put only while it is free."""
+    """Boxes by slot. Only free slots may be filled."""
 
     __slots__ = ("_bits", "_columns", "_holed", "_left", "_live", "base", "boxes", "links")
 
@@ -135,13 +135,13 @@ class Chunk:
         self._bits = bits
         self._columns: dict[str, _Column] = {}
         self._live = bits.empty()
-        self._left: dict[int, Box] = {}  # boxes that went and whose bits are still set
-        self._holed: dict[int, None] = {}  # slots of boxes with holes, which no row shows
+        self._left: dict[int, Box] = {}  # removed boxes whose bits are still set
+        self._holed: dict[int, None] = {}  # slots of boxes with holes, which rows do not express
         self.boxes: dict[int, Box] = {}
         self.links: dict[int, int] = {}
 
     def put(self, slot: int, box: Box, link: int) -> None:
-        """A box comes."""
+        """Add a box."""
         for attribute in self._left.pop(slot, ()):
             if attribute not in box and attribute in self._columns:
                 self._columns[attribute].rows.clear(slot)
@@ -162,7 +162,7 @@ class Chunk:
             self._settle(stale)
 
     def drop(self, slot: int) -> int:
-        """A box goes. Its link."""
+        """Remove a box. Returns its link."""
         box = self._left[slot] = self.boxes.pop(slot)
         self._holed.pop(slot, None)
         self._live = self._bits.put(self._live, slot, False)
@@ -174,7 +174,7 @@ class Chunk:
         return self.links.pop(slot)
 
     def ids(self) -> bytes:
-        """All of them."""
+        """The ids of all boxes."""
         return self._bits.pack(self._live, self.base)
 
     def match(self, attributes: Mapping[str, object]) -> bytes:
@@ -195,7 +195,7 @@ class Chunk:
                     return
 
     def coverers(self, box: Box) -> bytes:
-        """Ids of the boxes that enclose this one: those that are in at both of its ends."""
+        """Ids of the boxes that enclose this one: those that contain both of its ends."""
         out = ~self._live
         for attribute, column in self._columns.items():
             first, last = column.ruler.span(box[attribute]) if attribute in box else (ABSENT, ABSENT)
@@ -238,7 +238,7 @@ class Chunk:
         return self._those(found, lambda other: touches(other, box))
 
     def size(self) -> int:
-        """What its rows take, in bytes."""
+        """The size of its rows in bytes."""
         return sum(column.rows.size() for column in self._columns.values())
 
     def _stab(self, attributes: Mapping[str, object]) -> tuple[Any, bool]:
@@ -259,6 +259,6 @@ class Chunk:
 
     def _settle(self, attribute: str) -> None:
         stored = {slot: box[attribute] for slot, box in self.boxes.items() if attribute in box}
-        for slot in self._left:  # the new rows know nothing of them
+        for slot in self._left:  # the new rows have no bits of them
             self._left[slot] = {name: values for name, values in self._left[slot].items() if name != attribute}
         self._columns[attribute].settle(stored, self._cuts_max)

@@ -1,12 +1,12 @@
 """Engines: which form of table an index uses.
 
-In:    a name, or none for the best there is.
+In:    a name, or none for the best engine that is installed.
 Out:   small(), large(), in_use(); how many entries a small table holds.
 State: none.
 Not here: the tables (table.py, native.py), when an index changes from one to the other (index.py).
 
-Whatever the engine, the answers are the same, to the order of the ids. Loading numpy takes a tenth of a second: a
-program that must not pause calls ``large()`` once before it needs it.
+All engines give the same answers, with ids in the same order. Loading numpy takes a tenth of a second: a program that
+must not pause calls ``large()`` once in advance.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from heliograph.matching.boxes.ints import INTS
 from heliograph.matching.boxes.table import Engine, Table
 
 SMALL_MAX = {"native": 128, "numpy": 2_048, "python": 0}
-"""Entries up to which Python integers are as fast as what comes after them, or cheaper."""
+"""For each engine, the number of entries up to which Python integers are as fast, or cheaper."""
 
 
 def small() -> Table:
@@ -41,7 +41,7 @@ def large(name: str) -> Engine:
 
 
 def in_use(asked: str | None = None) -> str:
-    """The name of the engine for large tables: as asked, as the environment says, or the best there is."""
+    """The name of the engine for large tables: the one asked for, the one in the environment, or the best installed."""
     name = asked or kernels.wanted()
     if name is None:
         return next(name for name in kernels.NAMES if is_there(name))

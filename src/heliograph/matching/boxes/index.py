@@ -6,9 +6,10 @@ State: one table, or two while a small one is moved into a large one.
 Not here: tables (table.py, native.py), conjunctions one by one (box.py), residues (matching/condition.py).
 Paper: [resources] §3.2.
 
-Ids are small numbers, used as positions: number entries from 0 on and reuse free ones; ``spare`` says which. A small
-table is made of Python integers. When it grows, new entries go to a large table, and each call that changes something
-moves some entries over; until all are there, both are asked. An index that is emptied is small again.
+Ids are small numbers, used as positions: number entries from 0 on and reuse free ones; ``spare`` gives the next. A
+small table is made of Python integers. When it grows, new entries go to a large table, and each call that changes
+something moves some entries over; until all are moved, both tables are queried. An index that is emptied is small
+again.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ from heliograph.model.predicates import Conjunction
 
 MOVED_AT_ONCE = 32  # entries per call while a table is moved: well under 1 ms
 LINK_MAX = (1 << 32) - 1
-ENTRIES_MOST, ATTRIBUTES_MOST = 1 << 31, 1 << 14  # what ids and attribute numbers of the compiled table can say
+ENTRIES_MOST, ATTRIBUTES_MOST = 1 << 31, 1 << 14  # the ranges of ids and attribute numbers in the compiled table
 
 
 class IndexFullError(HeliographError):
-    """A bound of the index was reached; ``bound`` is its name. Nothing was added."""
+    """A limit of the index was reached; ``bound`` is its name. Nothing was added."""
 
     def __init__(self, bound: str, what: str) -> None:
         super().__init__(f"{bound}: {what}")
@@ -43,30 +44,30 @@ class IndexReport:
 
     engine: str  # python, native or numpy; "python+native" while entries move
     entries: int
-    never: int  # of the entries, those that no event can fit
+    never: int  # entries that no event can match
     attributes: int
     links: int
     size_bytes: int  # of the tables, without boxes that are Python objects
 
 
 class BoxIndex:
-    """Conjunctions by id. ``engine`` forces one form of table, for tests and doubt."""
+    """Conjunctions by id. ``engine`` forces one form of table, for tests and debugging."""
 
     def __init__(self, *, entries_max: int = 4_000_000, attributes_max: int = 1_024, engine: str | None = None) -> None:
         if not 0 < entries_max <= ENTRIES_MOST or not 0 < attributes_max <= ATTRIBUTES_MOST:
             raise UsageError(f"an index takes up to {ENTRIES_MOST:,} entries and {ATTRIBUTES_MOST:,} attributes")
         self.entries_max = entries_max
-        self.attributes_max = attributes_max  # every one costs some rows per chunk of entries
+        self.attributes_max = attributes_max  # each costs some rows per chunk of entries
         self._large_name = engines.in_use(engine)
         self._small_max = 0 if engine else engines.SMALL_MAX[self._large_name]
         self._small: Table | None = None
         self._large: Engine | None = None
-        self._never: dict[int, int] = {}  # id -> link of entries that no event can fit
+        self._never: dict[int, int] = {}  # id -> link of entries that no event can match
         self._links: dict[int, int] = {}  # link -> how many entries
         self._free: list[int] = []  # ids below the top that no entry has, in no order …
         self._free_place: dict[int, int] = {}  # … and their places in the list
         self._top = 0
-        self._count = 0  # of entries in tables
+        self._count = 0  # entries in tables
 
     def __len__(self) -> int:
         return self._count + len(self._never)
@@ -78,11 +79,11 @@ class BoxIndex:
 
     @property
     def spare(self) -> int:
-        """An id that is free."""
+        """A free id."""
         return self._free[-1] if self._free else self._top
 
     def add(self, id: int, conjunction: Conjunction, link: int = 0) -> None:
-        """A conjunction comes. The id must be free; a link is any number of 32 bits."""
+        """Add a conjunction. The id must be free; a link is any 32-bit number."""
         wanted = box(conjunction)
         self._check(id, link, wanted)
         if wanted is None:
@@ -96,7 +97,7 @@ class BoxIndex:
             self.step()
 
     def remove(self, id: int) -> None:
-        """A conjunction goes; it must be there."""
+        """Remove a conjunction, which must be there."""
         link = self._never.pop(id, None)
         if link is None:
             if id not in self:
@@ -119,7 +120,7 @@ class BoxIndex:
             self.step()
 
     def step(self) -> bool:
-        """Carry some entries over to the large table; False when there is nothing to carry."""
+        """Move some entries to the large table; False if there is nothing left to move."""
         if self._small is None or self._large is None:
             return False
         for _ in range(MOVED_AT_ONCE):
@@ -131,34 +132,34 @@ class BoxIndex:
         return True
 
     def match(self, attributes: Mapping[str, object]) -> memoryview:
-        """The entries that an event fits."""
+        """The entries that an event matches."""
         if self._small is None and self._large is not None:
             return memoryview(self._large.match(attributes)).cast("I")
         return self._ask(lambda table: table.match(attributes))
 
     def match_links(self, attributes: Mapping[str, object]) -> list[int]:
-        """The links of the entries that an event fits, each once, in no order that means anything."""
+        """The links of the entries that an event matches, each once, in arbitrary order."""
         found: dict[int, None] = {}
         for table in self._tables:
             table.match_links(attributes, found, len(self._links))
         return list(found)
 
     def coverers(self, conjunction: Conjunction) -> memoryview:
-        """The entries that every event fits that fits this one."""
+        """The entries that cover this conjunction: every event that matches it matches them."""
         wanted = box(conjunction)
         if wanted is None:
             return self._ask(lambda table: table.ids(), self._never)
         return self._ask(lambda table: table.coverers(wanted))
 
     def covered(self, conjunction: Conjunction) -> memoryview:
-        """The entries whose events all fit this one."""
+        """The entries that this conjunction covers: every event that matches them matches it."""
         wanted = box(conjunction)
         if wanted is None:
             return memoryview(array("I", sorted(self._never)))
         return self._ask(lambda table: table.covered(wanted), self._never)
 
     def intersecting(self, conjunction: Conjunction, stored: Stored = Stored.BOXES) -> memoryview:
-        """The entries that have an event in common with this one, by the rule for what is stored."""
+        """The entries that have an event in common with this conjunction, by the rule of ``stored``."""
         wanted = box(conjunction)
         if wanted is None:
             return memoryview(array("I"))
@@ -199,7 +200,7 @@ class BoxIndex:
         return self._small
 
     def _ask(self, ask: Callable[[Engine], bytes], more: Mapping[int, int] | None = None) -> memoryview:
-        """Ids from one table as they come; from several, put in order."""
+        """Ids from one table as they are; from several, merged in order."""
         answers = [ask(table) for table in self._tables]
         if len(answers) == 1 and not more:
             return memoryview(answers[0]).cast("I")

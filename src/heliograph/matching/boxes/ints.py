@@ -1,4 +1,4 @@
-"""Bitmaps as Python integers: no dependency, and fast while they are short.
+"""Bitmaps as Python integers: no dependencies, and fast while they are short.
 
 In:    slots and buckets (chunk.py).
 Out:   INTS, a form of bitmaps.
@@ -50,15 +50,15 @@ class Ints:
         return _IntRows(count)
 
     def empty(self) -> int:
-        """No bit."""
+        """A bitmap with no bit set."""
         return 0
 
     def put(self, bitmap: int, slot: int, value: bool) -> int:
-        """One bit changed."""
+        """The bitmap with one bit changed."""
         return bitmap | 1 << slot if value else bitmap & ~(1 << slot)
 
     def list(self, bitmap: int) -> list[int]:
-        """The bits that are set, by bytes."""
+        """The bits that are set, found byte by byte."""
         found: list[int] = []
         data = bitmap.to_bytes((bitmap.bit_length() + 7) // 8, "little")
         for place, byte in enumerate(data):

@@ -1,15 +1,15 @@
-"""Keys: one order of all values of an attribute, and intervals of it.
+"""Keys: one order of all values of an attribute, and intervals in it.
 
 In:    values and predicates (model/predicates.py).
-Out:   Interval: what some predicates on one attribute leave; zone() of a value.
+Out:   Interval: the values that satisfy some predicates on one attribute; zone() of a value.
 State: none.
-Not here: several attributes at once (box.py), the number that a key is in a table (_kernels.c).
+Not here: several attributes at once (box.py), the number that represents a key in a table (_kernels.c).
 Paper: [resources] §3.
 
 The order has zones: numbers, then strings, then booleans; a test on one zone never holds in another. An interval is
-half open, [start, end), and both are values: "above 5" starts at the next value after 5, "at most 5" ends before it, a
-prefix ends before the next string that does not have it. So every bound has one form, and an interval is empty exactly
-if start is not below end.
+half open, [start, end), and both bounds are values: "above 5" starts at the next value after 5, "at most 5" ends before
+it, and a prefix ends before the next string that does not have it. So every bound has one form, and an interval is
+empty exactly if start is not below end.
 
 The numbers of the order are the 64-bit integers and the finite floats, by exact value: 2**53 + 1 lies between 2.0**53
 and 2.0**53 + 2. An event's value that is none of these (an infinity, an integer of 65 bits, a list) is in no zone: only
@@ -26,13 +26,13 @@ from heliograph.errors import UsageError
 from heliograph.model.predicates import INTEGER_MAX, INTEGER_MIN, Op, Predicate
 
 NOWHERE, NUMBER, TEXT, TRUTH = range(4)
-EVERYWHERE = NOWHERE  # as the zone of an interval: no test but "present" was made
+EVERYWHERE = NOWHERE  # as the zone of an interval: the only test is "present"
 
 FLOAT_MAX = sys.float_info.max
 START: dict[int, Any] = {EVERYWHERE: None, NUMBER: -FLOAT_MAX, TEXT: "", TRUTH: 0}
 """The first key of a zone."""
 END: dict[int, Any] = {EVERYWHERE: None, NUMBER: None, TEXT: None, TRUTH: 2}
-EXACT_MAX = 1 << 53  # up to here floats are closer together than integers
+EXACT_MAX = 1 << 53  # up to here floats are denser than integers
 _PRESENT, _EQUAL, _UNEQUAL, _PREFIX = Op.PRESENT, Op.EQUAL, Op.UNEQUAL, Op.PREFIX
 _BELOW, _AT_MOST, _ABOVE, _AT_LEAST = Op.BELOW, Op.AT_MOST, Op.ABOVE, Op.AT_LEAST
 CODE_POINT_MAX, SURROGATES_FIRST, SURROGATES_END = 0x10FFFF, 0xD800, 0xE000
@@ -72,11 +72,11 @@ class Interval(NamedTuple):
 
 WHOLE = Interval(EVERYWHERE, None, None)
 _NONE: frozenset[Any] = frozenset()
-_new = tuple.__new__  # an Interval without the call that its name costs: a third of the time of making a box
+_new = tuple.__new__  # makes an Interval without the cost of a class call: a third of the time of making a box
 
 
 def zone(value: object) -> int:
-    """The place of a value in the order."""
+    """The zone of a value."""
     kind = type(value)
     if kind is bool:
         return TRUTH
@@ -97,13 +97,13 @@ def after(where: int, value: Any) -> Any:
         return math.nextafter(value, math.inf)
     nearest = float(value)
     following = nearest if nearest > value else math.nextafter(nearest, math.inf)
-    if INTEGER_MIN <= value < INTEGER_MAX:  # here integers are closer together than floats
+    if INTEGER_MIN <= value < INTEGER_MAX:  # here integers are denser than floats
         return min(int(value) + 1, following)
     return None if following == math.inf else following
 
 
 def after_prefix(prefix: str) -> str | None:
-    """The first string after all those that begin so; None if there is none."""
+    """The first string after all those with this prefix; None if there is none."""
     for length in range(len(prefix), 0, -1):
         point = ord(prefix[length - 1]) + 1
         if point <= CODE_POINT_MAX:
@@ -113,11 +113,11 @@ def after_prefix(prefix: str) -> str | None:
 
 
 def interval(predicate: Predicate) -> Interval | None:
-    """The values for which one predicate holds; None if for none."""
+    """The values for which a predicate holds; None if there are none."""
     op, value = predicate.op, predicate.value
     if op is _PRESENT:
         return WHOLE
-    where = NUMBER if type(value) is int and -EXACT_MAX < value < EXACT_MAX else zone(value)  # most are of this kind
+    where = NUMBER if type(value) is int and -EXACT_MAX < value < EXACT_MAX else zone(value)  # the usual case
     if where != NUMBER or op is _PREFIX:
         _check(predicate, where)
         value = int(value) if where == TRUTH else value

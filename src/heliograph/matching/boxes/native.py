@@ -1,4 +1,4 @@
-"""The compiled table: what _kernels.c answers, and a second look at what it leaves in doubt.
+"""The compiled table: takes the answers of _kernels.c and checks the boxes that it leaves in doubt.
 
 In:    as table.Engine.
 Out:   as table.Engine.
@@ -31,12 +31,12 @@ class NativeTable:
         self.attributes: Mapping[str, int] = self._compiled.names
 
     def put(self, id: int, box: Box, link: int) -> None:
-        """A box comes, under a free id."""
+        """Add a box under a free id."""
         if self._compiled.put(id, link, box, _holed(box)):
             self._boxes[id] = box
 
     def drop(self, id: int) -> int:
-        """A box goes; it must be there. Its link."""
+        """Remove a box, which must be there. Returns its link."""
         self._boxes.pop(id, None)
         return self._compiled.drop(id)
 
@@ -44,7 +44,7 @@ class NativeTable:
         return id in self._compiled
 
     def ids(self) -> bytes:
-        """All of them."""
+        """The ids of all boxes."""
         return self._compiled.ids()
 
     def match(self, attributes: Mapping[str, object]) -> bytes:
@@ -83,13 +83,13 @@ class NativeTable:
         return self._compiled.size()
 
     def _judged(self, ids: bytes, doubts: bytes, hold: Callable[[Box], bool]) -> bytes:
-        """The sure ids, and those in doubt that a look at their boxes confirms."""
+        """The certain ids, and those in doubt whose boxes pass a check."""
         found = array("I", ids)
         found.extend(id for id in array("I", doubts) if hold(self._box(id)))
         return array("I", sorted(found)).tobytes()
 
     def _box(self, id: int) -> Box:
-        """A box as it came, or read back from its keys."""
+        """A box as it was added, or rebuilt from its keys."""
         kept = self._boxes.get(id)
         if kept is not None:
             return kept

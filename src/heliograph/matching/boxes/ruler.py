@@ -1,12 +1,12 @@
-"""Rulers: the order of an attribute's values cut into buckets.
+"""Rulers: the ordered values of an attribute, cut into buckets.
 
 In:    cuts: the bounds of the intervals that are stored.
 Out:   the bucket of a value, the buckets that an interval touches, and whether it fills them.
-State: the cuts of one attribute, numbers and strings apart.
+State: the cuts of one attribute, separately for numbers and strings.
 Not here: what is kept per bucket (chunk.py).
 
 Bucket 0 is "absent", bucket 1 "present, but in no zone"; then come those of the numbers, of the strings, and one each
-for false and true. Between two cuts all values are alike to the intervals whose bounds are all cuts.
+for false and true. An interval whose bounds are cuts contains either all values between two neighbouring cuts or none.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Ruler:
         return FIRST + len(self.numbers) + 1 + len(self.texts) + 1 + 2
 
     def bucket(self, value: object) -> int:
-        """Where a value of an event falls."""
+        """The bucket of an event's value."""
         if value is None:
             return ABSENT
         where = zone(value)
@@ -64,14 +64,14 @@ class Ruler:
         return [cut for cut in bounds(values) if not _holds(cuts, cut)]
 
     def cut(self, where: int, cut: Any) -> int:
-        """Cut a bucket in two; its number, which is now that of the lower part."""
+        """Cut a bucket in two. Returns its number, which is now that of the lower part."""
         cuts, base = self._zone(where)
         place = bisect_left(cuts, cut)
         cuts.insert(place, cut)
         return base + place
 
     def settle(self, stored: Iterable[Interval], cuts_max: int) -> bool:
-        """Choose the cuts again, at most this many, where the bounds are; True if they are all of them."""
+        """Choose at most this many cuts again, among the bounds; True if every bound is a cut."""
         found: dict[int, list[Any]] = {NUMBER: [], TEXT: []}
         for values in stored:
             if values.zone in found:
@@ -97,7 +97,7 @@ def bounds(values: Interval) -> list[Any]:
 
 
 def _quantiles(ordered: list[Any], count: int) -> list[Any]:
-    """All different ones if they are few, else those at equal distances."""
+    """All different values if there are few, otherwise values at equal distances."""
     different = list(dict.fromkeys(ordered))
     if len(different) <= count:
         return different

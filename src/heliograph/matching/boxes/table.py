@@ -1,9 +1,9 @@
 """Tables: boxes by id, in chunks, in pure Python over any form of bitmap.
 
 In:    boxes by id, the attributes of an event, a box to compare with.
-Out:   Engine, what an index asks of a table; Table, the one made of chunks.
-State: the chunks. They come one at a time as ids grow and go when they are empty: nothing is ever copied to grow.
-Not here: which table is used when (index.py), the compiled table (_kernels.c, by way of native.py).
+Out:   Engine, the interface of a table; Table, the one made of chunks.
+State: the chunks. They are added one at a time as ids grow, and removed when empty: nothing is copied to grow.
+Not here: which table is used when (index.py), the compiled table (_kernels.c, through native.py).
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ class Engine(Protocol):
         ...
 
     def put(self, id: int, box: Box, link: int) -> None:
-        """A box comes, under a free id."""
+        """Add a box under a free id."""
         ...
 
     def drop(self, id: int) -> int:
-        """A box goes; it must be there. Its link."""
+        """Remove a box, which must be there. Returns its link."""
         ...
 
     def __contains__(self, id: int) -> bool: ...
 
     def ids(self) -> bytes:
-        """All of them."""
+        """The ids of all boxes."""
         ...
 
     def match(self, attributes: Mapping[str, object]) -> bytes:
@@ -78,7 +78,7 @@ class Table:
         self.attributes: dict[str, int] = {}  # name -> how many boxes name it
 
     def put(self, id: int, box: Box, link: int) -> None:
-        """A box comes, under a free id."""
+        """Add a box under a free id."""
         number, slot = divmod(id, self._bits.slots)
         chunk = self._chunks.get(number)
         if chunk is None:
@@ -89,7 +89,7 @@ class Table:
             self.attributes[name] = self.attributes.get(name, 0) + 1
 
     def drop(self, id: int) -> int:
-        """A box goes; it must be there. Its link."""
+        """Remove a box, which must be there. Returns its link."""
         number, slot = divmod(id, self._bits.slots)
         chunk = self._chunks[number]
         for name in chunk.boxes[slot]:
@@ -104,7 +104,7 @@ class Table:
         return link
 
     def pop(self) -> tuple[int, Box, int] | None:
-        """Some box with its id and link, which goes."""
+        """Remove and return some box with its id and link."""
         if not self._order:
             return None
         chunk = self._chunks[self._order[0]]
@@ -118,7 +118,7 @@ class Table:
         return number in self._chunks and slot in self._chunks[number].boxes
 
     def ids(self) -> bytes:
-        """All of them."""
+        """The ids of all boxes."""
         return self._join(lambda chunk: chunk.ids())
 
     def match(self, attributes: Mapping[str, object]) -> bytes:

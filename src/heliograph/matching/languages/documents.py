@@ -2,14 +2,15 @@
 
 In:    bytes of a payload or header; path expressions that xpath_grammar.py has checked.
 Out:   read_document() → a Document, or a text that says why there is none; compile_path() → an evaluator.
-State: the names that libxml2 was given on our own thread: it keeps them as long as the thread runs, so they are
+State: the names that libxml2 has met on our own thread: it keeps them as long as the thread runs, so their number is
        bounded.
 Not here: which expressions are allowed (xpath_grammar.py), what is compared with what (xpath_values.py).
 
 Expat checks a document before libxml2 builds it: no document type (so no entities and nothing external), a bounded
 number of nodes and levels. Only UTF-8 is read; comments, processing instructions and blank text between elements are
-left out. lxml has one dictionary of names per thread. A document whose new names do not fit ours any more is parsed in
-a thread of its own, and its names are forgotten with it: publishers can make their own documents slower, nothing else.
+left out. lxml has one dictionary of names per thread. If there is no room left for the new names of a document, it is
+parsed in a thread of its own, and its names are freed with that thread. So publishers can only make their own documents
+slower.
 """
 
 from __future__ import annotations
@@ -27,21 +28,21 @@ BYTES_MAX = 1 << 16
 NODES_MAX = 4_096  # elements and attributes
 DEPTHS = (4, 8, 16, 32)
 DEPTH_MAX = DEPTHS[-1]
-NAMES_MAX = 1 << 14  # distinct names of elements, attributes and namespaces that are kept: 2 MiB; long names, 21
+NAMES_MAX = 1 << 14  # distinct names of elements, attributes and namespaces: 2 MiB, or 21 if they are long
 NAME_CHARACTERS_MAX = 256
 
-# libxml2 keeps a text of 16 to 59 blanks between tags as it keeps a name; a line end may have been two characters.
+# libxml2 keeps 16 to 59 blanks between tags in its dictionary, like a name; a line end may have been two characters.
 _BLANKS = re.compile(r">([ \t\r\n]{16,118})<")
 
 _names: set[str] = set()  # only asked for membership, never iterated over
 
 
 class _RefusedError(Exception):
-    """The document is none that we read."""
+    """The document cannot be accepted."""
 
 
 class Document:
-    """A parsed document. What paths select in it is worked out once per path."""
+    """A parsed document. What a path selects in it is computed once."""
 
     __slots__ = ("_candidates", "_root", "_values", "again", "nodes")
 
@@ -50,24 +51,24 @@ class Document:
         self._values: dict[str, Values] = {}
         self._candidates: dict[str, Candidates | None] = {}
         self.nodes = nodes
-        self.again = max(depth, nodes // 64)  # what a step that meets nodes again costs per node
+        self.again = max(depth, nodes // 64)  # the cost per node of a step that meets nodes repeatedly
 
     def values(self, path: str, evaluate: Evaluate) -> Values:
-        """What a path selects; ``path`` is its text, under which the answer is kept."""
+        """What a path selects; ``path`` is its text, by which the answer is cached."""
         found = self._values.get(path)
         if found is None:
             found = self._values[path] = Values(evaluate(self._root), _text)
         return found
 
     def candidates(self, path: str, evaluate: Evaluate) -> Candidates | None:
-        """The nodes of a path, to ask predicates of; None if there are too many to be asked one by one."""
+        """The nodes of a path, as candidates for predicates; None if there are too many to test one by one."""
         if path not in self._candidates:
             nodes = evaluate(self._root)
             self._candidates[path] = Candidates(nodes, _text) if len(nodes) <= CANDIDATES_MAX else None
         return self._candidates[path]
 
     def holds(self, evaluate: Evaluate) -> bool:
-        """What a whole expression says; an expression that fails is false."""
+        """The boolean value of a whole expression; an expression that fails is false."""
         try:
             return evaluate(self._root) is True
         except etree.XPathError:
@@ -98,7 +99,7 @@ def compile_path(expression: str, namespaces: dict[str, str]) -> Evaluate:
     """An evaluator for an expression; ValueError if libxml2 refuses it."""
     try:
         evaluate: Evaluate = etree.XPath(expression, namespaces=namespaces or None, regexp=False, smart_strings=False)
-        evaluate(_EMPTY)  # prefixes without a namespace are only found now
+        evaluate(_EMPTY)  # only this finds prefixes without a namespace
     except etree.XPathError as error:
         raise ValueError(str(error)) from None
     return evaluate
@@ -128,11 +129,11 @@ def _parse(data: bytes) -> Any:
 
 
 class _Survey:
-    """Counts what a document has, before anything is built of it."""
+    """Counts the nodes, levels and names of a document before it is built."""
 
     def __init__(self, data: bytes) -> None:
         self.nodes = 0
-        self.names: dict[str, None] = {}  # those that are not kept yet
+        self.names: dict[str, None] = {}  # names that are not kept yet
         reader = expat.ParserCreate("utf-8")
         reader.ordered_attributes = True
         reader.StartDoctypeDeclHandler = self._doctype

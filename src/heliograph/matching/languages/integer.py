@@ -1,11 +1,11 @@
 """The language ``integer``: ``42``, ``10..20``, ``..5``, ``7..`` or a list such as ``1, 4, 10..20``.
 
-In:    a text. Both ends of a range belong to it.
+In:    a text. Ranges include both ends.
 Out:   a Condition on the topic read as an integer (matching/synopses.py).
 State: none.
 Not here: reading topics (matching/synopses.py).
 
-One range is a box. Of a list, the box is the hull and the residue looks at the ranges, merged and sorted.
+One range is a box. For a list, the box is the hull, and the residue checks the merged and sorted ranges.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _end(digits: str | None, open_end: int, text: str, position: int) -> int:
 
 
 def _merged(spans: list[Span]) -> tuple[Span, ...]:
-    """Sorted, with ranges that touch joined."""
+    """Sorted ranges, with adjacent ones joined."""
     merged: list[Span] = []
     for low, high in sorted(spans):
         if merged and low <= merged[-1][1] + 1:

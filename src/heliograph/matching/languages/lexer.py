@@ -1,11 +1,11 @@
-"""The lexer: texts cut into tokens, and a reader that says what it expected where.
+"""The lexer: cuts texts into tokens; its reader reports what it expected where.
 
 In:    the text of a condition.
 Out:   Reader: one token after the other, or a ConditionError that points at the character.
 State: a position.
-Not here: any grammar (the files beside this one), XPath, which has tokens of its own (xpath_grammar.py).
+Not here: any grammar (the other files of this folder), XPath, which has its own tokens (xpath_grammar.py).
 
-Every text is bounded here, before anything is made of it.
+The length of every text is checked here, before anything else.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from heliograph.errors import ConditionError, Reason
 from heliograph.model.predicates import INTEGER_MAX, INTEGER_MIN, Value
 
 TEXT_CHARACTERS_MAX = 8_192  # a longer condition should be several subscriptions
-NESTING_MAX = 50  # parentheses inside parentheses: a reader recurses this deep and no deeper
+NESTING_MAX = 50  # parentheses inside parentheses: bounds the recursion of parsers
 NAME_CHARACTERS_MAX = 256
 TOKENS_MAX = 2_048  # enough for all predicates that a condition may have
 
@@ -60,11 +60,11 @@ class Reader:
 
     @property
     def next(self) -> Token:
-        """The token that comes next; the last one has the kind ``end`` and stays."""
+        """The next token, without taking it; the last one has the kind ``end`` and stays."""
         return self._tokens[self._index]
 
     def take(self) -> Token:
-        """The next token, which is then behind us."""
+        """Take the next token."""
         token = self._tokens[self._index]
         if token.kind != "end":
             self._index += 1
@@ -104,7 +104,7 @@ class Reader:
         return self.number(token, negative) if numeric else token.value
 
     def number(self, token: Token, negative: bool = False) -> Value:
-        """The number of a token, if events can hold it."""
+        """The number of a token; fails if events cannot have such a number."""
         assert isinstance(token.value, int | float)
         number = -token.value if negative else token.value
         if isinstance(number, int) and not INTEGER_MIN <= number <= INTEGER_MAX:
@@ -112,12 +112,12 @@ class Reader:
         return number
 
     def end(self, expected: str) -> None:
-        """Fail unless everything was read."""
+        """Fail unless the whole text was read."""
         if self.next.kind != "end":
             self.fail(expected)
 
     def fail(self, expected: str) -> NoReturn:
-        """Say what was expected at the next token, and what is there."""
+        """Raise a ConditionError: what was expected at the next token, and what is there."""
         token = self.next
         found = "the text ends" if token.kind == "end" else f"there is {self.text[token.position :][:20]!r}"
         raise ConditionError(f"expected {expected}, but {found}", self.text, token.position)
@@ -129,7 +129,7 @@ def over_limit(problem: str, text: str = "", position: int = 0) -> NoReturn:
 
 
 def check_length(text: str) -> None:
-    """Refuse a text that is too long before anything is made of it, and one that cannot be written in UTF-8."""
+    """Refuse a text that is too long, or that cannot be encoded in UTF-8."""
     if len(text) > TEXT_CHARACTERS_MAX:
         over_limit(f"a condition has at most {TEXT_CHARACTERS_MAX} characters, this one has {len(text)}")
     try:
@@ -147,7 +147,7 @@ def check_name(name: str, text: str, position: int) -> None:
 
 
 def seconds_of_day(time: str) -> int:
-    """``09:30`` or ``09:30:15`` as seconds since midnight; ``24:00`` is the end of the day. Else a ValueError."""
+    """``09:30`` or ``09:30:15`` as seconds since midnight; ``24:00`` is the end of the day. Otherwise ValueError."""
     hours, minutes, seconds = [int(part) for part in (time + ":0").split(":")][:3]
     if minutes > 59 or seconds > 59 or hours * 3600 + minutes * 60 + seconds > 86_400:
         raise ValueError(time)
@@ -197,7 +197,7 @@ def _token(kind: str, piece: str, text: str, position: int, words: frozenset[str
 
 def _number(piece: str, text: str, position: int) -> int | float:
     if piece.isdigit():
-        if len(piece) > 30:  # also spares int() a long work
+        if len(piece) > 30:  # also keeps long texts from int(), which is slow for them
             raise ConditionError("integers have at most 64 bits", text, position)
         return int(piece)
     number = float(piece)

@@ -1,12 +1,12 @@
 """Patterns: the only file that uses RE2, which matches in time linear in the text, whatever the pattern.
 
 In:    a regular expression in RE2's syntax.
-Out:   functions that say whether a text has a match, or which of many; ValueError for a bad or too costly pattern.
+Out:   functions that tell whether a text matches, or which of many do; ValueError for a bad or too costly pattern.
 State: none of ours; RE2 keeps at most MEMORY_BYTES_MAX of states per pattern.
 Not here: conditions (regex.py, sql.py).
 
-A text of TEXT_BYTES_MAX against a program of PROGRAM_MAX costs some 10 µs; about 5 ms if RE2 runs out of room for
-states, which happens only to patterns made for that.
+Searching a text of TEXT_BYTES_MAX with a program of PROGRAM_MAX takes some 10 µs; about 5 ms if RE2 runs out of room
+for states, which happens only with patterns made for that.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MEMORY_BYTES_MAX = 1 << 18
 TEXT_BYTES_MAX = 4_096  # a longer text matches no pattern
 
 Search = Callable[[str], bool]
-_ALONE = re.compile(r"\\[AzZGQC]|\(\?[a-zA-Z]*-?[a-zA-Z]*m|\(\?[a-zA-Z]*[sU]")  # what joined texts would change
+_ALONE = re.compile(r"\\[AzZGQC]|\(\?[a-zA-Z]*-?[a-zA-Z]*m|\(\?[a-zA-Z]*[sU]")  # would change in joined texts
 
 
 class PatternOverLimitError(ValueError):
@@ -63,9 +63,9 @@ def pattern(expression: str, *, dot_nl: bool = False, text_bytes_max: int = TEXT
 def scanner(expression: str, text_bytes_max: int) -> Callable[[Sequence[str]], list[int]]:
     """A search for this pattern in many texts at once: the numbers of those that match.
 
-    The texts are joined by line ends, and RE2 runs over all of them. There ``^`` and ``$`` may hold at more places than
-    in a single text, and a match may begin in one text and end in the next: it only says where to look. Each text in
-    which a match begins is searched by itself, and then the search goes on behind it, so none is passed over.
+    The texts are joined by line ends, and RE2 searches all of them at once. In the joined text, ``^`` and ``$`` may
+    hold in more places, and a match may begin in one text and end in the next. So a match only shows where to look: the
+    text in which it begins is searched by itself, and the search continues after that text, so none is skipped.
     """
     search, _ = pattern(expression, text_bytes_max=text_bytes_max)
     if _ALONE.search(expression):
@@ -80,8 +80,8 @@ def scanner(expression: str, text_bytes_max: int) -> Callable[[Sequence[str]], l
         found: list[int] = []
         coded = [text.encode("utf-8", "replace") for text in texts]
         starts = list(accumulate((len(text) + 1 for text in coded), initial=0))
-        joined = b"\n".join(coded)  # bytes: of a str, RE2 would make them for every search
-        following = 0  # the text where the search goes on
+        joined = b"\n".join(coded)  # bytes: RE2 would encode a str again for every search
+        following = 0  # the text at which the search continues
         while following < len(texts):
             met = loose.search(joined, starts[following])
             if met is None:

@@ -1,7 +1,7 @@
 """The language ``predicates``: ``disk > 120 and system = 'linux'``.
 
 In:    a text, or JSON triples such as ``["disk", ">", 120]``.
-Out:   a Condition whose box says it all.
+Out:   a Condition whose box is exact.
 State: none.
 Not here: merging and writing (ranges.py), the meaning of predicates (model/predicates.py).
 Paper: [resources] §3, [attribute, operator, value]; a time of day is the number of its second.
@@ -39,7 +39,7 @@ def read(text: str) -> Condition:
 
 
 def condition(predicates: Iterable[Predicate]) -> Condition:
-    """The condition that asks all of these; also what other languages make where a box says it all."""
+    """The condition that all of these hold; other languages use it too if their box is exact."""
     box = canonical(predicates)
     if len(box) > PREDICATES_MAX:
         over_limit(f"a condition has at most {PREDICATES_MAX} predicates, this one has {len(box)}")
@@ -93,7 +93,7 @@ def _value(reader: Reader, op: Op) -> Value:
 
 
 def _misuse(op: Op, value: Value) -> str | None:
-    """Why this operator cannot be asked with this value, or None."""
+    """Why this operator cannot be used with this value, or None."""
     if op == Op.PREFIX and not isinstance(value, str):
         return "a prefix is a text in single quotes"
     if op in _ORDERS and isinstance(value, bool):

@@ -1,9 +1,9 @@
-"""Ranges: what several predicates on one attribute say together, and one form for equal conjunctions.
+"""Ranges: combines several predicates on one attribute, and finds one form for equivalent conjunctions.
 
 In:    conjunctions, in any order and with repetitions.
-Out:   canonical(): sorted, merged, or NEVER; hull(): a conjunction that holds wherever one of several does; write().
+Out:   canonical(): sorted and merged, or NEVER; hull(): a conjunction that holds if one of several does; write().
 State: none.
-Not here: the key space of the index (matching/boxes/), reading (predicates.py and the other languages).
+Not here: the key space of the index (matching/boxes/), parsing (predicates.py and the other languages).
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ WORDS = frozenset(("and", "between", "false", "has", "prefix", "present", "true"
 
 _PLAIN = re.compile(r"[^\W\d][\w.$]*\Z")
 Bound = tuple[Any, bool]
-"""A limit, and whether it is itself left out."""
+"""A limit, and whether it is exclusive."""
 
 
 @dataclass(slots=True)
 class Range:
-    """The values of one attribute that satisfy some predicates. No kind: any value will do."""
+    """The values of one attribute that satisfy some predicates. Without a kind, any value does."""
 
     kind: str | None = None  # "number", "string" or "boolean"
     low: Bound | None = None
@@ -79,7 +79,7 @@ class Range:
         return self.low[0] == self.high[0] and not (self.low[1] or self.high[1])
 
     def _settle_prefix(self, prefix: str) -> bool:
-        """Bounds that the prefix says already go; bounds that exclude it leave nothing."""
+        """Drop bounds that the prefix implies; False if the bounds exclude the prefix."""
         if self.low is not None and not str(self.low[0]).startswith(prefix):
             if str(self.low[0]) > prefix:
                 return False
@@ -93,7 +93,7 @@ class Range:
         if self.low is not None and self.low == self.high:
             self.prefix = None
         if prefix == "" and (self.low or self.high or self.unequal):
-            self.prefix = None  # any other test on strings says that it is one
+            self.prefix = None  # any other test on strings implies that it is a string
         return True
 
     def _settle_boolean(self) -> bool:
@@ -111,7 +111,7 @@ class Range:
         return above and below and (self.prefix is None or str(value).startswith(self.prefix))
 
     def predicates(self, attribute: str) -> list[Predicate]:
-        """The fewest predicates that say the same; after ``settle``."""
+        """The fewest equivalent predicates; call ``settle`` first."""
         if self.kind is None:
             return [Predicate(attribute, Op.PRESENT, True)]
         if self.low is not None and self.low == self.high:
@@ -127,14 +127,14 @@ class Range:
 
 
 def kind_of(value: Value) -> str:
-    """Values of different kinds are never equal, above or below each other."""
+    """The kind of a value. Values of different kinds are never equal, above or below each other."""
     if isinstance(value, bool):
         return "boolean"
     return "string" if isinstance(value, str) else "number"
 
 
 def canonical(predicates: Iterable[Predicate]) -> Conjunction:
-    """The one form of all conjunctions that ask the same: merged per attribute and sorted."""
+    """The one form of all equivalent conjunctions: merged per attribute and sorted."""
     ranges = _ranges(predicates)
     if ranges is None:
         return NEVER
@@ -149,7 +149,7 @@ def plain_number(number: int | float) -> int | float:
 
 
 def hull(branches: Sequence[Iterable[Predicate]]) -> Conjunction:
-    """A conjunction that holds wherever one of these does: not the narrowest, but a near one."""
+    """A conjunction that holds if one of these does: not always the narrowest, but close to it."""
     possible = [ranges for branch in branches if (ranges := _ranges(branch)) is not None]
     if not possible:
         return NEVER
@@ -169,7 +169,7 @@ def write(conjunction: Conjunction) -> str:
 
 
 def write_name(name: str, words: frozenset[str]) -> str:
-    """A name as it is written in a condition: in double quotes where it needs them."""
+    """A name as it is written in a condition: in double quotes if it needs them."""
     if _PLAIN.match(name) and name.lower() not in words:
         return name
     return '"' + name.replace('"', '""') + '"'
@@ -194,7 +194,7 @@ def _strict_first(high: Bound) -> Bound:
 
 
 def _ranges(predicates: Iterable[Predicate]) -> dict[str, Range] | None:
-    """What is asked of each attribute, or None if nothing can satisfy it."""
+    """The range of each attribute, or None if nothing can satisfy the predicates."""
     ranges: dict[str, Range] = {}
     for predicate in predicates:
         value = predicate.value

@@ -1,7 +1,7 @@
 """The language ``regex``: ``topic ~ '^sensors/k' and owner ~ 'ann|bob'``.
 
 In:    a text.
-Out:   a Condition: its box asks for the tags that are looked at, its residue searches the patterns.
+Out:   a Condition: its box requires the tags that are tested, its residue searches for the patterns.
 State: none.
 Not here: RE2 and the bounds of patterns (patterns.py).
 
@@ -9,7 +9,7 @@ Not here: RE2 and the bounds of patterns (patterns.py).
     test      = ("topic" | name) ("~" | "!~") pattern in single quotes
 
 A name is a tag: a text header, or a tag=value pair of the topic (matching/synopses.py). A pattern may match anywhere in
-the text; ``^`` and ``$`` bind it to the ends. What an event lacks fails both ``~`` and ``!~``.
+the text; ``^`` and ``$`` anchor it to the ends. For a tag that an event lacks, both ``~`` and ``!~`` are false.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class _Test:
 
 @dataclass(frozen=True, slots=True)
 class _Searches:
-    """Every test holds."""
+    """Tests that all have to hold."""
 
     tests: tuple[_Test, ...]
     terms: frozenset[str]

@@ -1,11 +1,11 @@
 """The language ``sql``: selectors as in JMS, over the publisher's own headers.
 
 In:    a text such as ``disk > 100 * 2 AND system LIKE 'lin%' AND (owner = 'ann' OR owner IS NULL)``.
-Out:   a Condition: every conjunct that is a predicate goes into the box, the others make the residue.
+Out:   a Condition: every conjunct that is a predicate goes into the box, the others form the residue.
 State: none.
 Not here: the grammar (sql_grammar.py), three-valued logic and arithmetic (sql_values.py).
 
-If the box is exact the condition is one of the language ``predicates``, so that equal conditions have equal texts.
+If the box is exact, the condition is one of the language ``predicates``, so that equal conditions have equal texts.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from heliograph.model.predicates import Conjunction, Op, Predicate, Value
 _FLIPPED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _OPS = {"=": Op.EQUAL, "<>": Op.UNEQUAL, "<": Op.BELOW, "<=": Op.AT_MOST, ">": Op.ABOVE, ">=": Op.AT_LEAST}
 Part = tuple[Conjunction, bool]
-"""A conjunction that holds wherever a condition does, and whether it says it all."""
+"""A conjunction that holds whenever a condition does, and whether the two are equivalent."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Selector:
-    """The conjuncts that are no predicates; unknown does not match."""
+    """The conjuncts that are not predicates; unknown does not match."""
 
     test: Test
     terms: frozenset[str]
@@ -66,7 +66,7 @@ def read(text: str) -> Condition:
         found, all_said = _box(node)
         (exact if all_said else wide).extend(found)
         if not all_said:
-            left[write(node, 3)] = node  # as it is written beside AND
+            left[write(node, 3)] = node  # as it is written as an operand of AND
     said = predicates.condition(exact)
     box = canonical((*said.box, *wide))
     if box == NEVER or not left:
@@ -77,7 +77,7 @@ def read(text: str) -> Condition:
 
 
 def folded(text: str) -> Node:
-    """The tree of a text with arithmetic on literals done and NOT moved inward, for those who write it as SQL."""
+    """The tree of a text with arithmetic on literals done and NOT moved inward, for callers that write it as SQL."""
     return _folded(parse(text))
 
 
@@ -86,7 +86,7 @@ def _conjuncts(node: Node) -> tuple[Node, ...]:
 
 
 def _folded(node: Node) -> Node:
-    """The tree with arithmetic on literals done, AND in AND and OR in OR joined, NOT moved inward to single tests."""
+    """The tree with arithmetic on literals done, nested ANDs and ORs joined, and NOT moved inward to single tests."""
     match node:
         case Not(Not(of)):
             return _folded(of)
@@ -116,14 +116,14 @@ def _folded(node: Node) -> Node:
 
 
 def _joined(kind: type[All] | type[Some], parts: list[Node]) -> Node:
-    """Parts of the same kind taken in, each once."""
+    """One node of this kind: parts of the same kind are merged into it, each once."""
     flat = [one for part in parts for one in (part.parts if isinstance(part, kind) else (part,))]
     distinct = tuple({write(one): one for one in flat}.values())
     return distinct[0] if len(distinct) == 1 else kind(distinct)
 
 
 def _constant(node: Node) -> Node:
-    """An operand with arithmetic on literals done, where the result is a number that can be written."""
+    """An operand with arithmetic on literals done, if the result is a number that can be written."""
     match node:
         case SqlNegative(of):
             node = SqlNegative(_constant(of))
@@ -180,7 +180,7 @@ def _box(node: Node) -> Part:
 
 def _comparison(attribute: str, op: str, constant: Value) -> Part:
     if kind_of(constant) == "boolean" and op not in ("=", "<>"):
-        return NEVER, True  # neither above nor below: false whatever the event says
+        return NEVER, True  # neither above nor below: false for every event
     return (Predicate(attribute, _OPS[op], constant),), True
 
 
@@ -196,13 +196,13 @@ def _likeness(attribute: str, shape: tuple[str | None, ...]) -> Part:
 
 
 def _present(node: Compare | Between | In | Like) -> Conjunction:
-    """A test is unknown where an operand is NULL: every attribute it computes with has to be there."""
+    """A test is unknown if an operand is NULL: every attribute in it has to be present."""
     operands: tuple[Node, ...]
     match node:
         case Compare(_, left, right):
             operands = (left, right)
         case Between(of, _, _) | In(of) | Like(of):
-            operands = (of,)  # of BETWEEN, one false side is enough for NOT, so the other may be NULL
+            operands = (of,)  # NOT BETWEEN needs only one side to be false, so the other may be NULL
     return tuple(Predicate(name, Op.PRESENT, True) for operand in operands for name in _names(operand))
 
 

@@ -1,4 +1,4 @@
-"""The grammar of SQL selectors: a text becomes a tree, and a tree one text.
+"""The grammar of SQL selectors: parses a text into a tree, and writes a tree as its canonical text.
 
 In:    a text in the selector grammar of JMS.
 Out:   parse() → a tree of the nodes below; write() → its canonical text.
@@ -12,7 +12,7 @@ Not here: what a tree means (sql_values.py), its box (sql.py).
     sum        = product {(+|-) product}              product  = factor {(*|/) factor}
     factor     = {+|-} ( literal | name | TRUE | FALSE | "(" condition ")" )
 
-Chains are lists, not nested trees, so a tree is never deeper than its parentheses, which are counted.
+Chains are lists, not nested trees, so a tree is never deeper than its parentheses, whose depth is limited.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from heliograph.matching.languages.lexer import NESTING_MAX, Reader, Token, over
 from heliograph.matching.languages.ranges import write_name, write_value
 from heliograph.model.predicates import Value
 
-TOKENS_MAX = 1_024  # of one selector: each may cost a microsecond per event, and ten when it is read
+TOKENS_MAX = 1_024  # of one selector: each may cost a microsecond per event, and ten when it is parsed
 LIKES_MAX = 32  # of one selector: each may cost some 20 µs per event
 WORDS = frozenset(("and", "between", "escape", "false", "in", "is", "like", "not", "null", "or", "true"))
 
@@ -54,7 +54,7 @@ class Arithmetic:
 
 @dataclass(frozen=True, slots=True)
 class SqlNegative:
-    """A number with the other sign."""
+    """A negated number."""
 
     of: Node
 
@@ -79,7 +79,7 @@ class Between:
 
 @dataclass(frozen=True, slots=True)
 class In:
-    """Equal to one of these."""
+    """Equal to one of these literals."""
 
     of: Node
     values: tuple[Value, ...]
@@ -87,7 +87,7 @@ class In:
 
 @dataclass(frozen=True, slots=True)
 class Like:
-    """A text of this shape: pieces of plain text, None for "%", "" for "_"."""
+    """A text that matches this shape: pieces of plain text, None for "%", "" for "_"."""
 
     of: Node
     shape: tuple[str | None, ...]
@@ -95,7 +95,7 @@ class Like:
 
 @dataclass(frozen=True, slots=True)
 class IsNull:
-    """The event lacks it, or it has no value."""
+    """The event lacks the attribute, or the value is NULL."""
 
     of: Node
 
@@ -133,19 +133,19 @@ def parse(text: str) -> Node:
 
 
 def is_condition(node: Node) -> bool:
-    """True for what is true, false or unknown. A name or a boolean literal may be that, or a value."""
+    """True if a node can be true, false or unknown. A name or a boolean literal can be a condition or a value."""
     if isinstance(node, SqlLiteral):
         return isinstance(node.value, bool)
     return not isinstance(node, Arithmetic | SqlNegative)
 
 
 def is_value(node: Node) -> bool:
-    """True for what can be compared."""
+    """True if a node can be compared."""
     return isinstance(node, SqlLiteral | Name | Arithmetic | SqlNegative)
 
 
 class _SqlParser:
-    """Recursive descent; ``_depth`` counts the parentheses that are open."""
+    """Recursive descent; ``_depth`` counts the open parentheses."""
 
     def __init__(self, reader: Reader) -> None:
         self.reader = reader
@@ -153,7 +153,7 @@ class _SqlParser:
         self._likes = 0
 
     def condition(self) -> Node:
-        """OR of ANDs; the result need not be a condition if it stands alone."""
+        """OR of ANDs; a single operand need not be a condition."""
         parts = [self._and_part()]
         while self._more("or", parts[-1]):
             parts.append(self._checked(self._and_part))
@@ -336,7 +336,7 @@ def write(node: Node, above: int = 0) -> str:
 
 
 def _level(node: Node) -> int:
-    """How tightly a node binds: what binds less than its place asks for is written in parentheses."""
+    """How tightly a node binds: one that binds less tightly than its place requires is written in parentheses."""
     match node:
         case Some():
             return 1
@@ -389,7 +389,7 @@ def value_text(value: Value) -> str:
 
 
 def write_shape(shape: tuple[str | None, ...]) -> str:
-    """A LIKE pattern, with an escape character where it needs one."""
+    """A LIKE pattern, with an escape character if it needs one."""
     text = "".join(piece or "" for piece in shape)
     if not any(character in text for character in "%_"):
         return quote("".join("%" if piece is None else piece or "_" for piece in shape))

@@ -1,13 +1,13 @@
 """What SQL selectors mean: trees become functions of an event's attributes.
 
 In:    trees (sql_grammar.py).
-Out:   test(node) → a function that says True, False or None for unknown; value(node) → a value, or None for NULL.
+Out:   test(node) → a function that returns True, False or None for unknown; value(node) → a value, or None for NULL.
 State: none.
-Not here: reading (sql_grammar.py), which part of a selector is a box (sql.py).
+Not here: parsing (sql_grammar.py), which part of a selector is a box (sql.py).
 
-NULL is what an event lacks. Anything computed from NULL is NULL, a comparison with it unknown. A comparison of values
-of different kinds is false. Arithmetic on what is no number, and division by zero, give NULL; integers that outgrow
-64 bits become floats; integers are divided without a remainder.
+An attribute that an event lacks is NULL. Anything computed from NULL is NULL, and a comparison with it is unknown. A
+comparison of values of different kinds is false. Arithmetic on anything but numbers, and division by zero, give NULL;
+integers that exceed 64 bits become floats; the division of integers drops the remainder.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ def _is_number(found: Any) -> bool:
 
 
 def _kind(found: Any) -> str | None:
-    """What a value can be compared with; None for what is present and nothing else, such as a list."""
+    """The kind of values that a value can be compared with; None if it cannot be compared, such as a list."""
     if isinstance(found, int) and not INTEGER_MIN <= found <= INTEGER_MAX:
         return None
     return kind_of(found) if isinstance(found, int | float | str) else None
@@ -197,7 +197,7 @@ def _likeness(get: Get, shape: tuple[str | None, ...]) -> Test:
 
 
 def _search(shape: tuple[str | None, ...]) -> Callable[[str], bool]:
-    """Plain string methods where they do, else RE2: several "%" must not make matching slow."""
+    """String methods if they suffice, otherwise RE2: several "%" must not make matching slow."""
     match shape:
         case ():
             return lambda text: text == ""

@@ -1,7 +1,7 @@
 """The language ``tags``: ``class=stock, price=9``, on comma-separated tag=value pairs.
 
 In:    a text.
-Out:   a Condition whose box says it all, over the tags of an event (matching/synopses.py).
+Out:   a Condition whose box is exact, over the tags of an event (matching/synopses.py).
 State: none.
 Not here: reading topics (matching/synopses.py), numbers (predicates.py: values of tags are texts).
 Paper: [topics] §3, <tag, value> pairs.
@@ -10,7 +10,7 @@ Paper: [topics] §3, <tag, value> pairs.
     test      = tag | tag "=" value | tag "!=" value | tag "=" start "*"
     value     = characters without , = ! * ' and blanks at its ends | a text in single quotes
 
-A tag alone asks that it is there. ``AAPL*`` asks for values that begin so; ``*`` for any value.
+A tag alone must be present. ``AAPL*`` matches values that begin with AAPL; ``*`` matches any value.
 """
 
 from __future__ import annotations

@@ -2,11 +2,11 @@
 
 In:    a text: ``declare namespace p = 'uri';`` any number of times, ``in header 'name':`` or not, an expression.
 Out:   a Condition that is only a residue: the expression, taken as a boolean, is true.
-State: none; what was parsed is kept by the event, so a document is parsed at most once per event.
+State: none; the event keeps its parsed document, so it is parsed at most once per event.
 Not here: the grammar (xpath_grammar.py), lxml (documents.py), what expressions share (xpath_facts.py, xpath_masks.py).
 
-Relative paths begin at the root element. A payload that is no document (documents.py) matches nothing. A document that
-is large for an expression, beyond STEPS_MAX, does not match it either: no evaluation takes more than its budget.
+Relative paths begin at the root element. A payload that is not a document (documents.py) matches nothing. A document
+that is too large for an expression (STEPS_MAX) does not match it either: no evaluation exceeds its budget.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from heliograph.model.predicates import Op, Predicate
 
 NAMESPACES_MAX = 16
 STEPS_MAX = 100_000  # nodes that one evaluation may visit; measured 10 to 700 ns each
-PLANNED_STEPS_MAX = 24  # for a long expression libxml2 is cheaper than columns that no other expression shares
+PLANNED_STEPS_MAX = 24  # for longer expressions libxml2 is cheaper than columns that no other expression shares
 
 _DECLARE = re.compile(r"\s*declare\s+namespace\s+([^\W\d][\w.\-]*)\s*=\s*('(?:[^']|'')*+')\s*;\s*")
 _HEADER = re.compile(r"\s*in\s+header\s+('(?:[^']|'')*+')\s*:\s*")
@@ -49,7 +49,7 @@ class _Check:
 
 @dataclass(frozen=True, slots=True)
 class _Expression:
-    """An expression, and three means to decide it: a plan, else facts, and libxml2 where they leave it open."""
+    """An expression, decided in one of three ways: by a plan, else by facts, and by libxml2 if those do not suffice."""
 
     header: str | None
     checks: tuple[_Check, ...]
@@ -124,7 +124,7 @@ def _path(path: str, namespaces: tuple[tuple[str, str], ...]) -> Evaluate:
 
 
 def _prolog(text: str) -> tuple[dict[str, str], str | None, int]:
-    """Declared namespaces, the header to look into, and where the expression begins."""
+    """The declared namespaces, the header to read, and where the expression begins."""
     namespaces: dict[str, str] = {}
     position = 0
     while match := _DECLARE.match(text, position):

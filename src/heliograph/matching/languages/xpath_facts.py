@@ -3,11 +3,11 @@
 In:    trees (xpath_tree.py).
 Out:   facts(tree) → comparisons of plain paths that have to hold, and whether they are sufficient.
 State: none.
-Not here: asking a document (documents.py).
+Not here: evaluating facts on a document (documents.py).
 
 ``//item[price > 140]`` is true exactly if some ``//item/price`` is above 140. What ``//item/price`` selects is computed
-once per document for all expressions; each expression then costs one comparison. Where facts are not sufficient, they
-still save the evaluation in most documents.
+once per document for all expressions; each expression then costs one comparison. Even if facts are not sufficient, they
+avoid the evaluation for most documents.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ FLIPPED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """Some node of a path without predicates compares so with a value; without a value: there is one."""
+    """Some node of a path without predicates compares with a value; without a value: there is such a node."""
 
     path: Path
     op: str = ""
     value: str | float | None = None
-    wanted: bool = True  # False: no node does
+    wanted: bool = True  # False: there must be no such node
 
     @property
     def text(self) -> str:
@@ -45,7 +45,7 @@ class Fact:
 
 
 Facts = tuple[tuple[Fact, ...], bool]
-"""Facts that all have to hold, and whether they say it all."""
+"""Facts that all have to hold, and whether they are sufficient."""
 _NOTHING: Facts = ((), False)
 
 
@@ -94,7 +94,7 @@ def constant(node: Node) -> str | float | None:
 
 
 def _path_facts(path: Path, op: str, value: str | float | None) -> Facts:
-    """A path without its predicates selects more, so it has to compare so too; each predicate has facts of its own."""
+    """A path without its predicates selects more, so the comparison must hold for it too. Predicates add facts."""
     if not isinstance(path.start, str) or not path.steps:
         return _NOTHING
     plain: tuple[Step, ...] = ()
@@ -107,7 +107,7 @@ def _path_facts(path: Path, op: str, value: str | float | None) -> Facts:
             inner, inner_said = _inside(Path(path.start, plain), predicate)
             found += inner
             predicates += 1
-            # Only behind the last step, and only one test: several need not hold for the same node.
+            # Only after the last step, and only one test: several might hold for different nodes.
             said = inner_said and len(inner) == 1 and predicates == 1 and step is path.steps[-1] and value is None
     if predicates == 0 or not said:
         found.insert(0, Fact(Path(path.start, plain), op, value))
@@ -115,7 +115,7 @@ def _path_facts(path: Path, op: str, value: str | float | None) -> Facts:
 
 
 def _inside(before: Path, predicate: Node) -> Facts:
-    """The facts of a predicate, seen from where the path begins."""
+    """The facts of a predicate, as seen from the beginning of the path."""
     if not (is_node_set(predicate) or isinstance(predicate, Operation | Call)):
         return _NOTHING
     found, said = facts(predicate)
@@ -126,6 +126,6 @@ def _inside(before: Path, predicate: Node) -> Facts:
 
 def _joined(before: Path, after: Path) -> Path:
     steps = after.steps
-    if steps[0] == Step("self", "node()"):  # "." is where we are
+    if steps[0] == Step("self", "node()"):  # "." is the context node
         steps = steps[1:]
     return Path(before.start, before.steps + steps)

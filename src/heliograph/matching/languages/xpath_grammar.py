@@ -5,7 +5,7 @@ Out:   parse() → a tree (xpath_tree.py).
 State: none.
 Not here: evaluation (documents.py), what can be decided without it (xpath_facts.py).
 
-Left out, because a few of them nested cost powers of the document's size: the axes beside and above (siblings,
+Left out, because nesting a few of them costs a power of the document's size: sideways and upward axes (siblings,
 following, preceding, ancestors; parent inside predicates), absolute paths inside predicates, comparisons of two node
 sets, descendants of descendants in a predicate. Left out, because they have no use here: variables, id(), lang().
 """
@@ -128,7 +128,7 @@ class _Parser:
             self.fail(repr(text))
 
     def fail(self, expected: str) -> NoReturn:
-        """Say what was expected here."""
+        """Raise a ConditionError that tells what was expected here."""
         found = "the text ends" if self.kind == "end" else f"there is {self._text[:20]!r}"
         raise ConditionError(f"expected {expected}, but {found}", self._whole, self._position)
 
@@ -136,7 +136,7 @@ class _Parser:
         raise ConditionError(problem, self._whole, position)
 
     def expression(self, level: int) -> Node:
-        """Operators of this level and those that bind tighter."""
+        """Parse operators of this level and those that bind tighter."""
         if level == len(_LEVELS):
             return self._unary()
         position = self._position

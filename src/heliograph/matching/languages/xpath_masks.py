@@ -1,8 +1,8 @@
 """Masks: XPath predicates evaluated for all candidates at once, one bit each.
 
-In:    trees (xpath_tree.py), and a function that makes evaluators of paths.
-Out:   plan(tree) → a function of a document; None where libxml2 has to do it.
-State: none; what was computed for a document is kept by it.
+In:    trees (xpath_tree.py), and a function that compiles paths to evaluators.
+Out:   plan(tree) → a function of a document; None if libxml2 has to evaluate the expression.
+State: none; a document keeps what was computed for it.
 Not here: lxml (documents.py), comparisons without predicates (xpath_facts.py).
 
 ``//item[qty > 3 and price < 10]``: the ``qty`` and ``price`` of every ``//item`` are computed once per document for all
@@ -22,7 +22,7 @@ from heliograph.matching.languages.xpath_values import Candidates, Evaluate
 
 Compile = Callable[[str], Evaluate]
 Plan = Callable[[Document], bool | None]
-"""What a document says; None if it has too many candidates."""
+"""Whether a document matches; None if it has too many candidates."""
 Mask = Callable[[Candidates], int]
 
 _COMPARE: dict[str, Callable[[float, float], bool]] = {
@@ -36,7 +36,7 @@ _COMPARE: dict[str, Callable[[float, float], bool]] = {
 
 
 def plan(node: Node, compile: Compile) -> Plan | None:
-    """How to answer an expression, taken as a boolean, without evaluating the whole of it."""
+    """How to decide an expression, taken as a boolean, without evaluating all of it."""
     match node:
         case Path():
             return _exists(node, "", None, compile)
@@ -74,7 +74,7 @@ def _joined(op: str, parts: list[Plan | None]) -> Plan | None:
 
 
 def _exists(path: Path, op: str, value: str | float | None, compile: Compile) -> Plan | None:
-    """Some node of a path, of which one step at most has predicates, compares so."""
+    """Some node of a path compares like this; at most one step of the path has predicates."""
     text = _plain(path)
     if text is not None:
         evaluate = compile(text)
@@ -89,7 +89,7 @@ def _exists(path: Path, op: str, value: str | float | None, compile: Compile) ->
 
 
 def _counted(path: Node, op: str, number: float, compile: Compile) -> Plan | None:
-    """This many nodes of a path, of which at most the last step has predicates."""
+    """The number of nodes of a path compares like this; at most the last step of the path has predicates."""
     if not isinstance(path, Path):
         return None
     compare = _COMPARE[op]
@@ -109,12 +109,12 @@ def _plain(path: Path) -> str | None:
 
 
 def _selected(path: Path, masks: list[Mask | None], compile: Compile) -> Callable[[Document], int | None] | None:
-    """Those candidates for the last step of a path that its predicates and these masks leave."""
+    """The candidates for the last step of a path that satisfy its predicates and these masks."""
     if not isinstance(path.start, str) or not path.steps:
         return None
     *before, step = path.steps
     if step.axis == "attribute" or step.test == "text()" or any(one.predicates for one in before):
-        return None  # attributes and texts are strings to us, and no path begins at a string
+        return None  # attributes and texts are strings here, and no path begins at a string
     masks = [*(mask(one, compile) for one in step.predicates), *masks]
     wanted = [one for one in masks if one is not None]
     if len(wanted) < len(masks):
@@ -137,7 +137,7 @@ def _selected(path: Path, masks: list[Mask | None], compile: Compile) -> Callabl
 
 
 def mask(node: Node, compile: Compile) -> Mask | None:
-    """The candidates for which a predicate holds; None where this cannot be decided."""
+    """The candidates for which a predicate holds; None if this cannot be decided."""
     match node:
         case Path():
             return _compared(node, "", None, compile)

@@ -1,9 +1,9 @@
-"""Trees of XPath expressions: their one text, and how their cost grows with a document.
+"""Trees of XPath expressions: their canonical text, and how their cost grows with a document.
 
-In:    what xpath_grammar.py read.
+In:    what xpath_grammar.py parsed.
 Out:   the nodes; write() → canonical text; cost() → steps, and the power of a document's depth.
 State: none.
-Not here: reading (xpath_grammar.py), evaluation (documents.py).
+Not here: parsing (xpath_grammar.py), evaluation (documents.py).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Path:
 
     start: Node | str
     steps: tuple[Step, ...]
-    filters: tuple[Node, ...] = ()  # predicates right behind the parentheses
+    filters: tuple[Node, ...] = ()  # predicates directly after the parentheses
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Negative:
-    """A number with the other sign."""
+    """A negated number."""
 
     of: Node
 
@@ -67,12 +67,12 @@ Node = Literal | Path | Call | Operation | Negative
 
 
 def is_node_set(node: Node) -> bool:
-    """True for what selects nodes."""
+    """True if an expression selects nodes."""
     return isinstance(node, Path) or (isinstance(node, Operation) and node.rest[0][0] == "|")
 
 
 def logic(op: str, operands: list[Node]) -> Node:
-    """One tree for the same operands of "and" or "or" in any order and number: joined, sorted, each once."""
+    """One tree for the same operands of "and" or "or", in any order or repeated: joined, sorted, each once."""
     joined: dict[str, Node] = {}
     for node in operands:
         same = isinstance(node, Operation) and node.rest[0][0] == op
@@ -83,7 +83,7 @@ def logic(op: str, operands: list[Node]) -> Node:
 
 
 def cost(node: Node, power: int = 0, inside: bool = False) -> tuple[int, int]:
-    """Steps, and how often each may meet one node: once (0), once for each node above it or so (1), or worse."""
+    """The number of steps, and how often each may visit a node: once (0), about once per ancestor (1), or worse."""
     match node:
         case Path():
             return _path_cost(node, power, inside)
@@ -99,8 +99,8 @@ def cost(node: Node, power: int = 0, inside: bool = False) -> tuple[int, int]:
 
 
 def _path_cost(path: Path, power: int, inside: bool) -> tuple[int, int]:
-    """From one node, a first descent meets each node once. From a set of nodes, or from every candidate of a predicate,
-    it meets a node once for each one above it; the set of what was found has every node once again.
+    """From one node, a first descent visits each node once. From a set of nodes, or from every candidate of a
+    predicate, it visits a node once per ancestor; the resulting set contains every node only once.
     """
     costs = [cost(one, power, True) for one in path.filters]
     descents = 0
@@ -110,7 +110,7 @@ def _path_cost(path: Path, power: int, inside: bool) -> tuple[int, int]:
     for step in path.steps:
         descents += step.deep + (step.axis in DEEP)
         if step.axis == "parent":
-            descents = 2  # many nodes have one parent, and libxml2 looks for it among all that it found
+            descents = 2  # many nodes share a parent, and libxml2 searches for it among all nodes found
         here = power + min(descents, 2) - (0 if inside else min(descents, 1))
         costs.append((1, here))
         costs += [cost(one, here, True) for one in step.predicates]

@@ -1,7 +1,7 @@
 """Values of nodes: XPath's comparisons, computed once for all expressions.
 
 In:    the nodes that a path selects: strings, or elements with a function that gives their text.
-Out:   Values: whether one node compares like this; Candidates with their Columns: for which candidates one node does.
+Out:   Values: whether some node compares like this; Candidates with their Columns: for which candidates some node does.
 State: what was computed for one document.
 Not here: lxml (documents.py), which comparisons an expression makes (xpath_facts.py, xpath_masks.py).
 """
@@ -15,7 +15,7 @@ from itertools import accumulate
 from operator import or_
 from typing import Any
 
-CANDIDATES_MAX = 256  # asking each costs about 2 µs, which many expressions share; libxml2 needs less for one
+CANDIDATES_MAX = 256  # each costs about 2 µs, shared by many expressions; for a single one, libxml2 is cheaper
 
 Evaluate = Callable[[Any], Any]
 TextOf = Callable[[Any], str]
@@ -40,7 +40,7 @@ class Values:
         return len(self._found)
 
     def compare(self, op: str, value: str | float | None) -> bool:
-        """True if one node compares so; without a value, if there is a node."""
+        """True if some node compares like this; without a value, if there is a node."""
         if value is None or not self._found:
             return bool(self._found)
         if self._texts is None:
@@ -73,14 +73,14 @@ class Values:
 
 
 class Column:
-    """What a path selects from each of some candidates: which of them have a node that compares so, as bits."""
+    """What a path selects from each candidate: tells which candidates have a node that compares like this, as bits."""
 
     __slots__ = ("_any", "_numbers", "_several", "_texts")
 
     def __init__(self, rows: list[list[Any]], text_of: TextOf) -> None:
         self._texts: dict[str, int] = {}
         self._any = 0
-        self._several = 0  # candidates with different texts: one of them is unequal to whatever is asked
+        self._several = 0  # candidates with several texts: one of them differs from any given value
         self._numbers: _Numbers | None = None
         for number, row in enumerate(rows):
             texts = {one if isinstance(one, str) else text_of(one) for one in row}
@@ -91,7 +91,7 @@ class Column:
             self._several |= bit if len(texts) > 1 else 0
 
     def compare(self, op: str, value: str | float | None) -> int:
-        """The candidates of which one node compares so; without a value, those that have a node."""
+        """The candidates with a node that compares like this; without a value, those that have a node."""
         if value is None:
             return self._any
         if isinstance(value, str) and op in ("=", "!="):
@@ -103,7 +103,7 @@ class Column:
 
 
 class _Numbers:
-    """The texts of a column as numbers, with the candidates up to and from each."""
+    """The texts of a column as numbers, with the candidates up to each and from each on."""
 
     __slots__ = ("_any", "_below", "_by_number", "_from", "_several", "_sorted")
 
@@ -140,7 +140,7 @@ class _Numbers:
 
 
 class Candidates:
-    """The nodes that a path selects, of which predicates are asked; bit n is the nth."""
+    """The nodes that a path selects, on which predicates are tested; bit n is the nth."""
 
     __slots__ = ("_columns", "_nodes", "_text_of", "all")
 
@@ -159,6 +159,6 @@ class Candidates:
 
 
 def to_number(text: str) -> float:
-    """A text as a number, as libxml2 does it: blanks around, no plus sign, NaN for what is none."""
+    """A text as a number, as libxml2 converts it: blanks around it, no plus sign, NaN if it is not a number."""
     match = _NUMBER.fullmatch(text)
     return float(match[1]) if match else float("nan")

@@ -1,4 +1,4 @@
-"""Checkers: one file each. A scenario names those that watch it."""
+"""Checkers: one file each. A scenario names the ones it uses."""
 
 from heliograph.sim.checkers.base import Checker, Violation
 from heliograph.sim.checkers.bounded import Bounded

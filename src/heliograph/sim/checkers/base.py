@@ -3,7 +3,7 @@
 In:    entries of the journal, by kind: a method ``on_KIND(who, *details)`` is called with each; the scenario.
 Out:   violations, each with the step and instant at which it was noticed.
 State: per checker.
-Not here: the checkers (one file each), the names of all (__init__.py).
+Not here: the checkers (one file each), the list of all (__init__.py).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from heliograph.sim.journal import KINDS, Journal
 from heliograph.sim.loop import SECOND
 from heliograph.sim.scenario import Scenario
 
-VIOLATIONS_MAX = 50  # per checker: further ones say nothing new
+VIOLATIONS_MAX = 50  # per checker: more would not tell anything new
 
 Ask = Callable[[str, str], Any]
 """A host's report: (host, question) -> plain values; None while the host does not run."""
@@ -24,7 +24,7 @@ Ask = Callable[[str, str], Any]
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """Something that must not happen did."""
+    """A rule that was broken."""
 
     checker: str
     step: int
@@ -36,7 +36,7 @@ class Violation:
 
 
 class Checker:
-    """Base of all checkers. They see the world through its journal and its machines' reports only."""
+    """Base of all checkers. They see the world only through its journal and its machines' reports."""
 
     name = ""
 
@@ -61,11 +61,11 @@ class Checker:
         """Called when the run is over."""
 
     def tally(self) -> dict[str, int]:
-        """What was counted, for the sum over many runs."""
+        """Counts of this run, to be summed over many runs."""
         return {}
 
     def blame(self, text: str, step: int | None = None, instant: int | None = None) -> None:
-        """Say what went wrong; step and instant are now, unless given."""
+        """Report a violation; step and instant are the present ones unless given."""
         if len(self.violations) < VIOLATIONS_MAX:
             now = self.journal
             self.violations.append(

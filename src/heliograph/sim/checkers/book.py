@@ -1,9 +1,9 @@
-"""The subscriptions that every client should have now, as far as its program knows.
+"""The subscriptions that every client should have now, according to its program.
 
-In:    "subscribing", "unsubscribing" and their like.
-Out:   ``present``, for the checkers that extend this.
+In:    "subscribing", "unsubscribing" and similar entries.
+Out:   ``present``, for the checkers that extend this class.
 State: per client its subscriptions: number -> filter and condition.
-Not here: judging (convergence.py, covered.py); what is due to a subscription (delivery.py).
+Not here: judging (convergence.py, covered.py); what a subscription must receive (delivery.py).
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from heliograph.sim.selections import Selection
 
 
 class Book(Checker):
-    """Clients that should be there, with their subscriptions."""
+    """Clients that should be present, with their subscriptions."""
 
     def prepare(self) -> None:
-        """No client is there yet."""
+        """No client is present yet."""
         self.people = people(self.scenario)
         self.present: dict[str, dict[int, Selection]] = {}
 
@@ -35,7 +35,7 @@ class Book(Checker):
         self.present.pop(who, None)
 
     def on_subscribing(self, who: str, subscription: int, pattern: str, _policy: str, _echo: bool, where: str) -> None:
-        """A program asked for publications."""
+        """A program subscribed."""
         self.present[who][subscription] = (pattern, where)
 
     def on_unsubscribing(self, who: str, subscription: int) -> None:

@@ -1,9 +1,9 @@
 """Bounded: no table or queue of a broker grows beyond its limit.
 
-In:    the brokers' reports "overview", "links", "map" and "limits", again and again.
+In:    the brokers' reports "overview", "links", "map" and "limits", at intervals.
 Out:   a violation when something is above its limit.
 State: none.
-Not here: memory of the process (a benchmark's matter).
+Not here: memory of the process (measured by a benchmark).
 Paper: N15, a slow consumer cannot exhaust a broker's memory; O9, named limits.
 """
 
@@ -17,7 +17,7 @@ from heliograph.sim.checkers.base import Checker
 from heliograph.wire.broker_bodies import MEMBERS_MAX
 from heliograph.wire.limits import PARCEL_BYTES_MAX
 
-AT_ONCE_MAX = 3  # brokers looked at each time
+AT_ONCE_MAX = 3  # brokers checked each time
 
 TABLES = {  # in the overview -> the limit
     "links": "links_max",
@@ -38,11 +38,11 @@ class Bounded(Checker):
     name = "bounded"
 
     def prepare(self) -> None:
-        """No broker was looked at yet."""
+        """No broker was checked yet."""
         self._looks = 0
 
     def look(self) -> None:
-        """Compare tables and queues with their limits: every broker's, where there are many a few at a time."""
+        """Compare tables and queues with their limits; where there are many brokers, a few at a time."""
         brokers = list(self.scenario.topology.brokers)
         count = min(len(brokers), AT_ONCE_MAX)
         for number in range(count):
@@ -50,7 +50,7 @@ class Bounded(Checker):
         self._looks = (self._looks + count) % len(brokers)
 
     def end(self) -> None:
-        """Look at all brokers, at the end too."""
+        """Check all brokers once more."""
         for broker in self.scenario.topology.brokers:
             self._compare_all(broker)
 
@@ -65,7 +65,7 @@ class Bounded(Checker):
             self._compare_map(broker, self.ask(broker, "map"))
 
     def _compare_map(self, broker: str, report: dict[str, Any]) -> None:
-        """What a broker keeps of others: of each neighbour what it has not confirmed, and interests."""
+        """What a broker keeps about others: interests, and what each neighbour has not confirmed."""
         for row in report["neighbours"]:
             if row["unconfirmed_bytes"] > UNCONFIRMED_BYTES_MAX + PARCEL_BYTES_MAX:
                 self.blame(f"{broker}: {row['unconfirmed_bytes']} bytes wait for {row['broker']} to confirm them")

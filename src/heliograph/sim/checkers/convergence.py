@@ -2,7 +2,7 @@
 
 In:    what each client should have (book.py); at the end the reports of brokers.
 Out:   a violation for each client that is not connected, and each subscription that is not in force at its broker.
-State: beyond the book, which client moved to which broker.
+State: besides the book, which client moved to which broker.
 Not here: what was lost meanwhile (delivery.py).
 Paper: N8, failure and return; T13, loss is survived by retry.
 """
@@ -22,7 +22,7 @@ class Convergence(Book):
     def prepare(self) -> None:
         """No client has moved yet."""
         super().prepare()
-        self._moved: dict[str, str] = {}  # client -> the broker to which it was asked to move, and did
+        self._moved: dict[str, str] = {}  # client -> the broker to which it moved when asked
 
     def on_note(self, who: str, note: Note) -> None:
         """A client moves on purpose."""
@@ -35,7 +35,7 @@ class Convergence(Book):
         self._moved.pop(who, None)
 
     def end(self) -> None:
-        """Is every client connected, with all its subscriptions?"""
+        """Check that every client is connected, with all its subscriptions."""
         for broker in self.scenario.topology.brokers:
             links = self.ask(broker, "links")
             if links is None:

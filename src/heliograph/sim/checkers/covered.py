@@ -1,14 +1,14 @@
-"""Covered: an interest that another one covers is not told, so the tables of other brokers stay small.
+"""Covered: an interest that another one covers is not told to others, so the tables of other brokers stay small.
 
 In:    what each client should have (book.py); at the end the brokers' report "map".
 Out:   a violation for each broker and each cluster that has told more interests than it needs; "measured": how many
-       there are, and which share of the subscriptions cost nothing upstream.
+       there are, and what share of the subscriptions was not told to others.
 State: none beyond the book.
 Not here: whether enough was told (delivery.py), whether all brokers know it (maps.py).
 Paper: [resources] §3.2, covering; N9, R3.
 
-The number that is needed is found by comparing every selection of a broker, or of a cluster, with every other
-(selections.py). Each broker has one more interest, for the inboxes of its sessions.
+The needed number is found by comparing every selection of a broker, or of a cluster, with every other (selections.py).
+Each broker has one more interest, for the inboxes of its sessions.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Covered(Book):
     name = "covered"
 
     def end(self) -> None:
-        """Compare what was told with what is needed."""
+        """Compare the interests told with those needed."""
         clusters = {host: plan.cluster for host, plan in self.scenario.topology.brokers.items()}
         selections: dict[str, list[Selection]] = {host: [] for host in clusters}
         for who, wanted in self.present.items():
@@ -57,7 +57,7 @@ class Covered(Book):
 
 
 def _of_clusters(reports: dict[str, Any]) -> dict[str, int]:
-    """How many interests of each cluster the others have; the most, if they do not agree."""
+    """How many interests of each cluster the others have; the maximum, if they do not agree."""
     found: dict[str, int] = {}
     for report in reports.values():
         for row in report["clusters"] if report is not None else ():

@@ -1,21 +1,21 @@
 """Delivery: what was published and confirmed reaches every subscriber that was connected and kept up.
 
-In:    "published", "flushed", "received", and everything that begins or ends a subscription's being in force; "settled"
-       and "disturbed".
-Out:   a violation for each missing publication, at the step at which it was published; losses that a broker or a full
+In:    "published", "flushed", "received", and everything that puts a subscription in force or ends it; "settled" and
+       "disturbed".
+Out:   a violation for each missing publication, at the step at which it was published. Losses that a broker or a full
        inbox counted are no violation, but losses that were not counted are.
-State: per subscription in force the publications that it still has to get.
+State: per subscription in force, the publications that it still has to receive.
 Not here: repetitions (duplicates.py), order (order.py).
-Paper: [grid] §1; N15, what happens to a slow consumer is counted.
+Paper: [grid] §1; N15, losses of a slow consumer are counted.
 
 A publication is due to a subscription that was in force before it was published. It is excused if the subscription
 ended, or the subscriber's link broke, before it was read: brokers keep nothing for clients that are away. A publication
-that a later one of the same publisher overtook was lost before that, and is not excused. It is due for certain once the
+that a later one of the same publisher overtook was lost before that, and is not excused. It is certainly due once the
 publisher's flush was confirmed.
 
-Across brokers it is due only while there is a stable path: the network was settled (maps.py) when it was published and
-for GRACE after the flush was confirmed, and the subscription was in force for SPREAD before, so that all brokers knew
-of it.
+Across brokers it is due only while there is a stable path: the network must have been settled (maps.py) from its
+publication until GRACE after the flush was confirmed, and the subscription in force for SPREAD before, so that all
+brokers knew of it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from heliograph.sim.loop import SECOND
 from heliograph.sim.selections import Comparisons, comparisons_of, fits
 
 GRACE_NS = SECOND
-OVERTAKEN_NS = 5 * SECOND  # this long after its flush, what came from another broker is not just late
+OVERTAKEN_NS = 5 * SECOND  # this long after its flush, a missing publication of another broker is no longer just late
 SPREAD_NS = SECOND
 
 Key = tuple[str, int]
@@ -40,7 +40,7 @@ Key = tuple[str, int]
 
 
 class Delivery(Checker):
-    """Nothing gets lost without being counted."""
+    """Nothing is lost without being counted."""
 
     name = "delivery"
 
@@ -51,7 +51,7 @@ class Delivery(Checker):
         self._conditions: dict[Key, Comparisons] = {}
         self._due: dict[Key, dict[tuple[str, int], tuple[str, int, int]]] = {}  # in force: (publisher, number) -> when
         self._takers: dict[tuple[str, str], list[Key]] = {}  # (publisher, topic) -> subscriptions in force that want it
-        self._answers: dict[tuple[str, str, bool, str, str], bool] = {}  # does this subscriber get that? remembered
+        self._answers: dict[tuple[str, str, bool, str, str], bool] = {}  # does this subscriber get that topic? (cached)
         self._sessions: dict[str, int] = {}  # publisher -> the first number of its present session
         self._last: dict[str, int] = {}  # publisher -> its newest number
         self._confirmed: dict[str, list[tuple[int, int]]] = {}  # publisher -> spans [first, last]
@@ -61,14 +61,14 @@ class Delivery(Checker):
         self._overtaken: dict[str, dict[tuple[str, int], tuple[str, int, int]]] = {}  # lost by a client, as in _due
         self._droppers: dict[str, None] = {}  # brokers that reported a drop
         self._links: dict[tuple[str, str], None] = dict.fromkeys(self.scenario.topology.links)
-        self._reached: dict[str, set[str]] = {}  # from a broker, by the links that there are; worked out when asked for
+        self._reached: dict[str, set[str]] = {}  # brokers reachable from a broker over present links; made on demand
         self._settled = False
-        self._stable: dict[Key, dict[tuple[str, int], None]] = {}  # of what is due: what came from other brokers
+        self._stable: dict[Key, dict[tuple[str, int], None]] = {}  # the part of _due that came from other brokers
 
-    # What is in force.
+    # Subscriptions in force.
 
     def on_subscribing(self, who: str, subscription: int, pattern: str, _policy: str, echo: bool, where: str) -> None:
-        """A program asked for publications."""
+        """A program subscribed."""
         self._filters[who, subscription] = (pattern, echo)
         self._conditions[who, subscription] = comparisons_of(where)
 
@@ -83,7 +83,7 @@ class Delivery(Checker):
                 self._begin(key)
 
     def on_unsubscribing(self, who: str, subscription: int) -> None:
-        """The program wants no more."""
+        """The program unsubscribed."""
         self._end((who, subscription))
         self._filters.pop((who, subscription), None)
 
@@ -98,11 +98,11 @@ class Delivery(Checker):
         self._forget(who)
 
     def on_crashed(self, who: str, *_: object) -> None:
-        """A client lost everything."""
+        """A client lost its memory."""
         self._forget(who)
 
     def on_started(self, who: str, _incarnation: int) -> None:
-        """A new session: what the one before did not flush may be lost."""
+        """A new session: publications that the one before did not flush may be lost."""
         self._sessions[who] = self._last.get(who, 0) + 1
 
     def _begin(self, key: Key) -> None:
@@ -121,7 +121,7 @@ class Delivery(Checker):
             self._keep_overtaken(key, due)
 
     def _keep_overtaken(self, key: Key, due: dict[tuple[str, int], tuple[str, int, int]]) -> None:
-        """An overtaken publication is not under way any more. If something was dropped, it may have been this one."""
+        """An overtaken publication is no longer under way. If something was dropped, it may have been this one."""
         who, newest = key[0], self._newest[key]
         here = self._people[who].broker
         if here in self._droppers or self._lost_by_inbox(who):
@@ -136,7 +136,7 @@ class Delivery(Checker):
             self._overtaken.setdefault(who, {})[publisher, number] = published
 
     def on_note(self, who: str, note: Note) -> None:
-        """A broker, or a client, wrote something down."""
+        """A broker or a client wrote a note."""
         if isinstance(note, PublicationsDropped):
             self._droppers[who] = None
 
@@ -145,10 +145,10 @@ class Delivery(Checker):
             self._end(key)
             del self._filters[key]
 
-    # What is due.
+    # Publications that are due.
 
     def on_published(self, who: str, number: int, topic: str, _payload: bytes, headers: Headers) -> None:
-        """A program published: which subscribers must get it?"""
+        """A program published: find the subscribers that must receive it."""
         self._last[who] = number
         takers = self._takers.get((who, topic))
         if takers is None:
@@ -171,12 +171,12 @@ class Delivery(Checker):
                     self._stable[key][who, number] = None
 
     def on_linked(self, one: str, other: str) -> None:
-        """Two brokers have a link from now on."""
+        """Two brokers are linked from now on."""
         self._links[one, other] = None
         self._reached.clear()
 
     def on_unlinked(self, one: str, other: str) -> None:
-        """… and have it no longer."""
+        """Two brokers are no longer linked."""
         del self._links[one, other]
         self._reached.clear()
 
@@ -202,7 +202,7 @@ class Delivery(Checker):
         self._settled = True
 
     def on_disturbed(self, _: str) -> None:
-        """What is under way between brokers may be lost."""
+        """Publications under way between brokers may be lost."""
         self._settled = False
         for key, publications in self._stable.items():
             for publication in publications:
@@ -210,7 +210,7 @@ class Delivery(Checker):
                     self._due[key].pop(publication, None)
 
     def _entered_by(self, publisher: str, number: int) -> int:
-        """When a publication was at its broker for certain; now, if that is not confirmed yet."""
+        """When a publication had certainly reached its broker; now, if that is not confirmed yet."""
         flushes = self._flushes.get(publisher, [])
         at = bisect_left(flushes, (number, 0))
         return flushes[at][1] if at < len(flushes) else self.journal.instant
@@ -243,7 +243,7 @@ class Delivery(Checker):
     # The end.
 
     def end(self) -> None:
-        """Everything that is confirmed and still due is missing, but for what was counted as lost."""
+        """Everything that is confirmed and still due is missing, except what was counted as lost."""
         missing = {who: dict(publications) for who, publications in self._overtaken.items()}
         for (who, _), due in self._due.items():
             for publication, published in due.items():
@@ -262,7 +262,7 @@ class Delivery(Checker):
         return any(first <= number <= last for first, last in self._confirmed.get(publisher, ()))
 
     def _counted(self, who: str) -> int:
-        """What this client's present link and inboxes have lost, as the broker and the session count it."""
+        """The losses of this client's present link and inboxes, as the broker and the session count them."""
         links = self.ask(self._people[who].broker, "links") or []
         at_broker = sum(link["dropped"] for link in links if link["name"] == who)
         return int(at_broker) + self._lost_by_inbox(who)

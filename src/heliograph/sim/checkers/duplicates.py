@@ -3,7 +3,7 @@
 In:    "received".
 Out:   a violation for each repetition, at the step at which it was read.
 State: what each subscription has received.
-Not here: publications that never came (delivery.py).
+Not here: publications that never arrived (delivery.py).
 Paper: [grid] §1, event-id caches; N6.
 """
 

@@ -1,9 +1,9 @@
-"""Forgotten: some time after the last change, brokers keep nothing of what is gone.
+"""Forgotten: some time after the last change, brokers keep nothing about brokers that are gone.
 
 In:    faults, links and brokers as they come and go; at the end the brokers' report "map".
-Out:   a violation for each broker that still remembers something that is out of reach, or a broker that was replaced.
-State: when the network changed last; since when names are out of use.
-Not here: whether what is in reach is right (maps.py), limits of single tables (bounded.py).
+Out:   a violation for each broker that still remembers a broker that is out of reach or was replaced.
+State: when the network last changed; since when names are out of use.
+Not here: whether maps of brokers in reach are right (maps.py), limits of single tables (bounded.py).
 Paper: N4; O9, named limits: names that come and go must not fill a map.
 """
 
@@ -12,11 +12,11 @@ from __future__ import annotations
 from heliograph.sim.checkers.base import Checker
 from heliograph.sim.loop import MILLISECOND, SECOND
 
-SLACK_MS = 2_000  # until the last broker has heard what the first has noticed
+SLACK_MS = 2_000  # until the last broker has been told what the first has noticed
 
 
 class Forgotten(Checker):
-    """The dead are let go."""
+    """Brokers that are gone are forgotten."""
 
     name = "forgotten"
 
@@ -29,7 +29,7 @@ class Forgotten(Checker):
         self._replaced: dict[str, int] = {}  # name -> when another broker took its place
 
     def on_started(self, who: str, _incarnation: int) -> None:
-        """A broker begins, perhaps in the place of another."""
+        """A broker starts, perhaps in place of another."""
         if who not in self.scenario.topology.brokers:
             return
         self._change()
@@ -39,11 +39,11 @@ class Forgotten(Checker):
             self._replaced[before] = self.journal.instant
 
     def on_fault(self, _target: str, _kind: str) -> None:
-        """Something went wrong."""
+        """A fault began."""
         self._change()
 
     def on_healed(self, _target: str, _kind: str) -> None:
-        """It is over."""
+        """A fault ended."""
         self._change()
 
     def on_linked(self, _one: str, _other: str) -> None:
@@ -58,7 +58,7 @@ class Forgotten(Checker):
         self._changed = self.journal.instant
 
     def end(self) -> None:
-        """Which brokers are remembered for too long?"""
+        """Find brokers that were remembered for too long."""
         if self.journal.instant - self._changed <= self._kept_ns:
             self.blame("the run ends before anything has to be forgotten")
             return

@@ -1,9 +1,9 @@
-"""Isolation: a subscription gets only what its filter, condition and rights allow, and gets it as it was published.
+"""Isolation: a subscription gets only what its filter, condition and rights allow, unaltered.
 
 In:    "published", "subscribing", "received".
-Out:   a violation for each publication that should not be there, or is not what was published.
+Out:   a violation for each publication that should not have been delivered, or was altered.
 State: what was published, and every subscription's filter and condition.
-Not here: publications that never came (delivery.py).
+Not here: publications that never arrived (delivery.py).
 Paper: [grid] §1, interests; T11, denied actions spread nowhere.
 """
 
@@ -17,7 +17,7 @@ from heliograph.sim.selections import comparisons_of, fits
 
 
 class Isolation(Checker):
-    """No subscriber gets what it should not get."""
+    """No subscriber gets publications that it should not get."""
 
     name = "isolation"
 
@@ -33,7 +33,7 @@ class Isolation(Checker):
         self._published[who, number] = (topic, payload, headers)
 
     def on_subscribing(self, who: str, subscription: int, pattern: str, _policy: str, echo: bool, where: str) -> None:
-        """A program asked for publications."""
+        """A program subscribed."""
         self._wanted[who, subscription] = (pattern, echo, where)
 
     def on_received(

@@ -1,8 +1,8 @@
-"""Kept: what a store acknowledged reaches every durable subscriber that wants it, and publishers come to an end.
+"""Kept: what a store acknowledged reaches every durable subscriber that wants it, and publishers finish.
 
 In:    "acknowledged", "taken", "missed" and "damaged" of the journal.
-Out:   a violation for each exception; there are no excuses.
-State: what was told and taken so far.
+Out:   a violation for each exception; nothing is excused.
+State: what was acknowledged and taken so far.
 Not here: the publishers and readers (storing/).
 """
 
@@ -14,7 +14,7 @@ from heliograph.wire.stores import MAIN
 
 
 class Kept(Checker):
-    """What a store acknowledged reaches every durable subscriber that wants it, and publishers come to an end."""
+    """What a store acknowledged reaches every durable subscriber that wants it, and publishers finish."""
 
     name = "kept"
 
@@ -28,16 +28,16 @@ class Kept(Checker):
         self._lost = 0
 
     def on_acknowledged(self, who: str, origin: int, number: int, topic: str) -> None:
-        """A store said that it has it."""
+        """A store acknowledged a publication."""
         self._acknowledged[(origin, number)] = topic
         self._by[who] = self._by.get(who, 0) + 1
 
     def on_taken(self, who: str, store: int, position: int, origin: int, number: int) -> None:
-        """A subscriber has it."""
+        """A subscriber took a publication."""
         self._taken.setdefault(who, {})[(origin, number)] = None
 
     def on_missed(self, who: str, store: int, first: int, end: int) -> None:
-        """A subscriber was told of a gap. Only damage of a disk explains one."""
+        """A subscriber was told of a gap. Only damage to a disk explains one."""
         missed = self._missed.setdefault(who, {})
         for position in range(first, end):
             missed[(store, position)] = None
@@ -50,7 +50,7 @@ class Kept(Checker):
             self._damaged.update(dict.fromkeys(range(position, position + count)))
 
     def end(self) -> None:
-        """Everything that was acknowledged was read, but for what was told to be damaged."""
+        """Everything acknowledged was read, except what was reported as damaged."""
         self.journal.write("measured", "kept", f"{len(self._acknowledged)} acknowledged")
         for plan in self.scenario.storing:
             if plan.publish:
@@ -68,5 +68,5 @@ class Kept(Checker):
                 self.blame(f"{plan.name} never got {len(lost)} that were acknowledged, the first {lost[0]}")
 
     def tally(self) -> dict[str, int]:
-        """For the sum over many runs."""
+        """Counts of this run, to be summed over many runs."""
         return {"acknowledged": len(self._acknowledged), "lost": self._lost}

@@ -1,15 +1,15 @@
-"""Maps: when nothing is wrong, every broker's map agrees with the world. Other checkers are told when that is the case.
+"""Maps: when nothing is wrong, every broker's map agrees with the world. This checker tells others when that is so.
 
 In:    faults as they begin and end, links as they are added and removed; the brokers' report "map", while it matters.
 Out:   "disturbed" and "settled" in the journal; a violation for each broker that is wrong when the run is over.
-State: how many faults of brokers and their links are active; the links there should be.
-Not here: what gets lost meanwhile (delivery.py).
+State: how many faults of brokers and their links are active; the links that should exist.
+Not here: what is lost meanwhile (delivery.py).
 Paper: [grid] §1.1, the broker network map; N4, N8.
 
 The network is settled when no fault of a broker, or of a link between brokers, is active, and all maps agree with the
 world: neighbours, members and gateways in reach, their links, the leaders, and how many interests each has told. Faults
 that a scenario calls harmless do not disturb it: a stepped clock, on which brokers do not depend, or broken links where
-there are others.
+other paths exist.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 from heliograph.sim.checkers.base import Checker
 from heliograph.sim.loop import SECOND
 
-AT_ONCE = ("reset", "drop_frame", "link", "unlink")  # over as soon as they have struck; a link's end is told as well
+AT_ONCE = ("reset", "drop_frame", "link", "unlink")  # these end at once; the end of a link is reported separately
 
 SPREAD_NS = SECOND // 10  # by then all brokers know a new subscription
 
@@ -27,20 +27,20 @@ Graph = dict[str, dict[str, None]]
 
 
 class Maps(Checker):
-    """The network knows itself."""
+    """Maps agree with the world."""
 
     name = "maps"
 
     def prepare(self) -> None:
-        """Nothing is wrong yet, and no map is known."""
+        """No fault is active yet, and no map is known."""
         self._clusters = {name: plan.cluster for name, plan in self.scenario.topology.brokers.items()}
         self._active = 0
         self._settled = False
-        self._moved_at = -SPREAD_NS  # when a client last came, went or wanted something else
+        self._moved_at = -SPREAD_NS  # when a client last came, left or changed its subscriptions
         self._links: dict[tuple[str, str], None] = dict.fromkeys(self.scenario.topology.links)
 
     def on_subscribing(self, *_: object) -> None:
-        """A client wants something else, comes or goes."""
+        """A client came, left or changed its subscriptions."""
         self._moved_at = self.journal.instant
 
     on_unsubscribing = on_attached = on_detached = on_subscribing
@@ -60,13 +60,13 @@ class Maps(Checker):
             self._disturb()
 
     def on_fault(self, target: str, kind: str) -> None:
-        """Something went wrong."""
+        """A fault began."""
         if self._concerns(target, kind):
             self._active += kind not in AT_ONCE
             self._disturb()
 
     def on_healed(self, target: str, kind: str) -> None:
-        """It is over."""
+        """A fault ended."""
         if self._concerns(target, kind) and kind not in AT_ONCE:
             self._active -= 1
 
@@ -80,28 +80,27 @@ class Maps(Checker):
             self.journal.write("disturbed", "the network")
 
     def look(self) -> None:
-        """Check whether the maps agree with the world by now."""
+        """Check whether the maps agree with the world now."""
         if not self._active and not self._settled and not self.complaints():
             self._settled = True
             self.journal.write("settled", "the network")
 
     def end(self) -> None:
-        """After the last fault they must agree; but what a client has wanted only for a moment may still be under
-        way."""
+        """After the last fault the maps must agree, except about subscriptions made a moment ago."""
         for complaint in self.complaints(self.journal.instant - self._moved_at >= SPREAD_NS):
             self.blame(complaint)
 
     def complaints(self, with_interests: bool = True) -> list[str]:
-        """What is wrong in the brokers' maps."""
+        """The errors in the brokers' maps."""
         reports = {host: self.ask(host, "map") for host in self._clusters}
         silent = [f"{host} does not run" for host, report in reports.items() if report is None]
         return silent or _Truth(self._clusters, self._links, reports).complaints(with_interests)
 
 
 class _Truth:
-    """The world as it is, under the names that brokers have now, beside what their maps say.
+    """The actual world, under the brokers' present names, compared with their maps.
 
-    A leader that is no gateway is known to other clusters by its id only.
+    A leader that is not a gateway is known to other clusters only by its id.
     """
 
     def __init__(
@@ -124,7 +123,7 @@ class _Truth:
         return min(reach(name, self.inside), key=lambda each: int(self.reports[each]["slot"]))
 
     def complaints(self, with_interests: bool) -> list[str]:
-        """Everything in which a map differs from the truth."""
+        """All differences between the maps and the world."""
         found = []
         for name, report in self.reports.items():
             found += self._about_neighbours(name, report)
@@ -162,7 +161,7 @@ class _Truth:
         return found + _compared(f"{name} has as leaders of other parts", parts, true_parts)
 
     def _about_interests(self) -> list[str]:
-        """All brokers have as many filters of a broker as it has told; of a cluster, all have equally many."""
+        """All brokers know as many filters of a broker as it has told, and equally many of a cluster."""
         told = {
             name: row["interests"]
             for name, report in self.reports.items()
@@ -184,7 +183,7 @@ class _Truth:
 
 
 def reach(start: str, graph: Graph) -> set[str]:
-    """Everything that can be reached, including the start."""
+    """All nodes that can be reached, including the start."""
     found = {start}
     ahead = [start]
     while ahead:

@@ -1,8 +1,8 @@
-"""Once: no durable subscriber takes a publication twice, also across its own crashes.
+"""Once: no durable subscriber takes a publication twice, even across its own crashes.
 
 In:    "acknowledged", "taken", "missed" and "damaged" of the journal.
-Out:   a violation for each exception; there are no excuses.
-State: what was told and taken so far.
+Out:   a violation for each exception; nothing is excused.
+State: what was taken so far.
 Not here: the publishers and readers (storing/).
 """
 
@@ -12,7 +12,7 @@ from heliograph.sim.checkers.base import Checker
 
 
 class Once(Checker):
-    """No durable subscriber takes a publication twice, also across its own crashes."""
+    """No durable subscriber takes a publication twice, even across its own crashes."""
 
     name = "once"
 
@@ -23,7 +23,7 @@ class Once(Checker):
         self._repeats = 0
 
     def on_taken(self, who: str, store: int, position: int, origin: int, number: int) -> None:
-        """A subscriber has it."""
+        """A subscriber took a publication."""
         before = self._taken.setdefault((who, origin, number), position)
         if before != position or (who, store, position) in self._places:
             self._repeats += 1
@@ -31,5 +31,5 @@ class Once(Checker):
         self._places[(who, store, position)] = None
 
     def tally(self) -> dict[str, int]:
-        """For the sum over many runs."""
+        """Counts of this run, to be summed over many runs."""
         return {"duplicated": self._repeats}

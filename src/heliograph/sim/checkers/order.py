@@ -1,19 +1,19 @@
-"""Order: what one publisher session publishes reaches each subscription in the order in which it was published.
+"""Order: publications of one publisher session reach each subscription in the order in which they were published.
 
-In:    "published", "received", "detached", "started", "fault", "healed", "unlinked"; a broker's overview when something
-       came late.
-Out:   a violation for each publication that comes after a later one, whatever their topics; "measured": how many were
+In:    "published", "received", "detached", "started", "fault", "healed", "unlinked"; a broker's overview if a
+       publication came late.
+Out:   a violation for each publication that arrives after a later one, whatever their topics; "measured": how many were
        excused.
 State: per subscription and publisher session the highest number so far; when publications were made and links broke;
        until when the network counts as troubled.
 Not here: gaps (delivery.py), repetitions (duplicates.py).
 Paper: [grid] §1; N11, publisher order.
 
-Order holds on a link. A subscriber that was away may get late what it missed, when a publisher repeats to a new broker
-what the old one never confirmed: a publication made before the subscriber's link last broke is excused.
+Order holds on a link. A subscriber that was away may receive late what it missed, when a publisher repeats to a new
+broker what the old one never confirmed. So a publication made before the subscriber's link last broke is excused.
 
-Across brokers order holds in a settled network: from two seconds after the last fault on. Links whose costs change and
-links that are added are no faults. What was made, or comes, while the network is troubled is excused if the broker that
+Across brokers order holds in a settled network: from two seconds after the last fault. Changing costs and added links
+are no faults. A publication that was made, or arrives, while the network is troubled is excused if the broker that
 delivers it has counted it as late: a broker must have counted every publication that it delivered late since it
 started.
 """
@@ -35,19 +35,19 @@ class Order(Checker):
     name = "order"
 
     def prepare(self) -> None:
-        """The start counts as a fault: brokers do not know each other yet."""
+        """The start counts as a fault, as brokers do not know each other yet."""
         self._highest: dict[tuple[str, int, str, int], int] = {}
         self._published: dict[tuple[str, int], tuple[int, bool]] = {}  # when, and whether the network was troubled
         self._broke: dict[str, int] = {}
         self._people = people(self.scenario)
         self._late: dict[str, dict[tuple[str, int, int], None]] = {}  # broker -> what it delivered late since its start
         self._is_network = bool(self.scenario.topology.links)
-        self._active = 0  # faults
+        self._active = 0  # active faults
         self._troubled_until = SETTLED_NS
         self.excused = 0
 
     def on_started(self, who: str, _incarnation: int) -> None:
-        """A broker, or a client, starts again."""
+        """A broker or a client starts again."""
         self._late.pop(who, None)
 
     def on_published(self, who: str, number: int, _topic: str, *_: object) -> None:
@@ -59,13 +59,13 @@ class Order(Checker):
         self._broke[who] = self.journal.instant
 
     def on_fault(self, target: str, kind: str) -> None:
-        """Something went wrong."""
+        """A fault began."""
         if self._concerns(target, kind):
             self._active += kind not in AT_ONCE
             self._trouble()
 
     def on_healed(self, target: str, kind: str) -> None:
-        """It is over."""
+        """A fault ended."""
         if self._concerns(target, kind):
             self._active -= kind not in AT_ONCE
             self._trouble()
@@ -111,6 +111,6 @@ class Order(Checker):
             self.excused += 1
 
     def end(self) -> None:
-        """Say how much was excused."""
+        """Report how many were excused."""
         if self.excused:
             self.journal.write("measured", "the network", f"{self.excused} publications were overtaken during faults")

@@ -1,8 +1,8 @@
 """Ordered: each durable subscriber takes positions of a store, and numbers of a publisher, in rising order.
 
 In:    "acknowledged", "taken", "missed" and "damaged" of the journal.
-Out:   a violation for each exception; there are no excuses.
-State: what was told and taken so far.
+Out:   a violation for each exception; nothing is excused.
+State: what was taken so far.
 Not here: the publishers and readers (storing/).
 """
 
@@ -23,7 +23,7 @@ class Ordered(Checker):
         self._wrong = 0
 
     def on_taken(self, who: str, store: int, position: int, origin: int, number: int) -> None:
-        """A subscriber has it."""
+        """A subscriber took a publication."""
         if position <= self._positions.get((who, store), -1):
             self._wrong += 1
             self.blame(f"{who} took position {position} of store {store:016x} behind a later one")
@@ -34,5 +34,5 @@ class Ordered(Checker):
         self._numbers[(who, store, origin)] = number
 
     def tally(self) -> dict[str, int]:
-        """For the sum over many runs."""
+        """Counts of this run, to be summed over many runs."""
         return {"misordered": self._wrong}

@@ -1,13 +1,14 @@
-"""Resources: every request gets what an oracle says, once, or hears what is missing; watchers know in the end.
+"""Resources: every request is answered once, as an oracle says or naming what is missing; watchers end up right.
 
 In:    "owned", "asked", "answered", "watched", "disturbed", "settled"; reports of the resource services.
-Out:   a violation for each answer that lacks, repeats or invents a resource, for each watcher that is wrong in the end,
-       and for each count and table that is not as the scenario says.
-State: the values that each resource had, and when; what every watcher was told.
+Out:   a violation for each answer that lacks, repeats or invents a resource, for each watcher that is wrong at the end,
+       and for each count and table that differs from the scenario.
+State: the values that each resource had, and when; the changes that each watcher was told.
 Not here: owners and requesters (sim/resourcing/).
 
-An answer must have what fitted all the time that it may speak of, and STEADY before, while the network was settled.
-It must not have what never fitted in that time; where the network was not settled, values from before may still come.
+An answer must contain resources that matched during the whole time it may reflect, and STEADY before, while the network
+was settled. It must not contain resources that never matched in that time. While the network is not settled, earlier
+values may still arrive.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from heliograph.discovery.resources.conditions import fixed_values, read_conditi
 from heliograph.sim.checkers.base import Checker
 from heliograph.sim.loop import SECOND
 
-STEADY_NS = 2 * SECOND  # after this, everybody knows of a resource
+STEADY_NS = 2 * SECOND  # after this, all brokers know of a resource
 Values = dict[str, Any] | None
 
 
 class Resources(Checker):
-    """Discovery is exact, or says what is missing."""
+    """Discovery is exact, or tells what is missing."""
 
     name = "resources"
 
@@ -38,11 +39,11 @@ class Resources(Checker):
         self._answers = 0
 
     def on_disturbed(self, *_: object) -> None:
-        """A fault strikes brokers or links."""
+        """A fault struck brokers or links."""
         self._quiet_from = None
 
     def on_settled(self, *_: object) -> None:
-        """Their maps are right again."""
+        """The brokers' maps are right again."""
         self._quiet_from = self.journal.instant
 
     def on_owned(self, who: str, values: Values) -> None:
@@ -50,17 +51,17 @@ class Resources(Checker):
         self._past[who].append((self.journal.instant, values))
 
     def on_asked(self, who: str, number: int) -> None:
-        """A request."""
+        """A request was made."""
         self._asked[who, number] = self.journal.instant
 
     def on_answered(self, who: str, number: int, answer: Any) -> None:
-        """Its answer."""
+        """A request was answered."""
         began = self._asked.pop((who, number), None)
         if began is None:
             self.blame(f"{who} got a second answer to request {number}")
             return
         if answer is None:
-            return  # refused: its broker was going away
+            return  # refused: its broker was leaving
         self._answers += 1
         plan, now = self._requests[who], self.journal.instant
         names = [row["name"] for row in answer["resources"]]
@@ -82,7 +83,7 @@ class Resources(Checker):
                 self.blame(f"{who} got {name}, which never fitted {plan.where!r}")
 
     def _values(self, name: str, start: int, end: int) -> list[Values]:
-        """What its values were in this time, and STEADY before: an update is on its way for a moment."""
+        """Its values in this time, and STEADY before, as an update is under way for a moment."""
         past: list[tuple[int, Values]] = [(0, None), *self._past[name]]
         ends = [at for at, _ in past[1:]] + [1 << 62]
         return [values for (at, values), until in zip(past, ends, strict=True) if at <= end and until >= start]
@@ -93,7 +94,7 @@ class Resources(Checker):
         return bool(condition.has({**fixed_values(read_condition(self._plans[name].where)), **values}))
 
     def on_watched(self, who: str, kind: str, name: str, values: Values) -> None:
-        """A watcher is told."""
+        """A watcher was told of a change."""
         knows = self._knows[who]
         if kind == "appeared" and name in knows:
             self.blame(f"{who} was told twice that {name} appeared")
@@ -105,7 +106,7 @@ class Resources(Checker):
             knows.pop(name, None)
 
     def end(self) -> None:
-        """Everything is quiet now."""
+        """The end of the run, when everything is quiet."""
         for (who, number), began in self._asked.items():
             if self.journal.instant - began > 2 * self._requests[who].deadline_s * SECOND and not self.scenario.fault:
                 self.blame(f"{who} got no answer to request {number}")

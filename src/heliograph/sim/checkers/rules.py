@@ -1,9 +1,9 @@
-"""Access rules, read plainly: the slow twin of broker/access.py, for checkers.
+"""Access rules in their simplest form: the slow twin of broker/access.py, for checkers.
 
 In:    a scenario: brokers with rules, clients with entities and roles.
 Out:   may this client publish on, or receive, this topic at its broker?
 State: none.
-Not here: the broker's own, cached answer (broker/access.py), from which this takes nothing.
+Not here: the broker's own, cached answer (broker/access.py), which shares no code with this.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def people(scenario: Scenario) -> dict[str, Person]:
 
 
 def may(scenario: Scenario, person: Person, verb: str, topic: str) -> bool:
-    """The first rule that fits decides; else system topics are for admins and brokers; else the default."""
+    """The first matching rule decides; otherwise system topics are for admins and brokers; otherwise the default."""
     access = scenario.topology.brokers[person.broker].access
     for rule in access.rules:
         if verb in rule.verbs and _is_about(rule, person) and _covers(rule, person, topic):

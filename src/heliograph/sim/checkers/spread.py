@@ -1,10 +1,9 @@
-"""Spread: an overloaded broker loses clients to others until it is not, and no client is sent to and fro.
+"""Spread: an overloaded broker passes clients on until it is no longer overloaded, and no client goes to and fro.
 
 In:    the scenario's limits; at the end the reports of brokers and clients.
-Out:   a violation if no client was asked to move, a broker is still overloaded, or a client moved more often than it
-       may.
+Out:   a violation if no client was asked to move, a broker is still overloaded, or a client moved too often.
 State: none.
-Not here: what was lost or repeated by moves (delivery.py, duplicates.py).
+Not here: losses and repetitions due to moves (delivery.py, duplicates.py).
 Paper: N8, clients can be asked to roam.
 """
 
@@ -15,12 +14,12 @@ from heliograph.topology.scenario_network import client_names
 
 
 class LoadSpread(Checker):
-    """Load is shed, once."""
+    """Load is shed, and clients move once."""
 
     name = "spread"
 
     def end(self) -> None:
-        """Which client is at which broker?"""
+        """Check which client is at which broker."""
         topology = self.scenario.topology
         asked = 0
         for name, plan in topology.brokers.items():

@@ -1,11 +1,10 @@
-"""Time: nodes that follow the same clock show the same time, within the error that each states; at the end it is one
-clock.
+"""Time: nodes that follow the same clock agree within the errors that they state; at the end there is one clock.
 
 In:    the report "time" of every broker and client, every quarter of a virtual second.
-Out:   a violation if two nodes are further apart than both their errors together, or one that follows UTC is further
-       from the true time than its error; at the end, if linked brokers follow different clocks, or a node is not
+Out:   a violation if two nodes are further apart than the sum of their errors, or one that follows UTC is further from
+       the true time than its error; at the end, if linked brokers follow different clocks, or a node is not
        synchronised; "measured" errors.
-State: the names of all; how far two nodes that follow the same clock were apart at most, and what they stated at most.
+State: all names; the largest difference of two nodes that follow the same clock, and the largest stated error.
 Not here: what the time should be (timekeeping/), clocks that step (faults.py).
 Paper: [brokers] timing: every node within 1 to 20 ms of the others; N13.
 """
@@ -23,7 +22,7 @@ Report = dict[str, Any]
 
 
 class NetworkTime(Checker):
-    """One time for all, with an honest error."""
+    """One time for all, with honest errors."""
 
     name = "time"
 
@@ -59,7 +58,7 @@ class NetworkTime(Checker):
                 self.blame(f"{node} is wrong by {wrong} ns, and says that it is at most {report['error_ns']} ns")
 
     def _compare(self, followers: list[tuple[str, Report]]) -> None:
-        """Intervals that overlap pairwise have a point in common; so the highest start must not pass the lowest end."""
+        """Intervals that overlap pairwise have a common point: the highest start must not exceed the lowest end."""
         first = min(followers, key=lambda each: each[1]["time_ns"] + each[1]["error_ns"])
         last = max(followers, key=lambda each: each[1]["time_ns"] - each[1]["error_ns"])
         times = [report["time_ns"] for _, report in followers]
@@ -71,7 +70,7 @@ class NetworkTime(Checker):
             self.blame(f"{first[0]} and {last[0]} are {apart} ns apart, and say that it is at most {stated} ns")
 
     def end(self) -> None:
-        """After the last fault: one clock per connected piece of the network, and all nodes of it follow it."""
+        """After the last fault: one clock per connected part of the network, which all its nodes follow."""
         reports = self._ask_all(self._nodes)
         late = [node for node, report in reports.items() if not report["synchronised"]]
         if late:

@@ -1,15 +1,15 @@
-"""Ways: in a settled network a publication goes only where it is wanted, along a path that is about the shortest.
+"""Ways: in a settled network a publication goes only where it is wanted, along a path that is nearly the shortest.
 
 In:    "published", "subscribing", "carried", "settled"; the brokers' maps.
 Out:   a violation for each broker that saw a publication without being a target or on the path to one, for each link
-       that carried one twice, and if paths are too long; "measured": how long they are.
+       that carried one twice, and if paths are too long; "measured": their length.
 State: what was published since the network settled, and which brokers it reached.
-Not here: what did not arrive (delivery.py), whether maps are right (maps.py).
+Not here: publications that did not arrive (delivery.py), whether maps are right (maps.py).
 Paper: [grid] §1.2, dissemination along shortest paths; N5.
 
-It is for scenarios without faults, whose subscriptions stay. Costs may change and links be added, but what is published
-before the last broker has changed its paths, and CALM after that, is not looked at. The path of a publication is found
-as brokers find it: each names its next neighbour. Its cost is compared with the shortest path in the graph of all
+For scenarios without faults and with constant subscriptions. Costs may change and links may be added, but publications
+made before the last broker has changed its paths, and for CALM after that, are ignored. The path of a publication is
+found as brokers find it: each names its next neighbour. Its cost is compared with the shortest path in the graph of all
 links, at the costs that their ends measured.
 """
 
@@ -25,15 +25,15 @@ from heliograph.sim.checkers.base import Checker
 from heliograph.sim.checkers.rules import people
 from heliograph.sim.loop import SECOND
 
-PAIRS_MAX = 4_000  # of brokers, between which paths are measured
+PAIRS_MAX = 4_000  # pairs of brokers whose paths are measured
 STRETCH_MAX = 1.7  # a cluster is entered at one gateway, and costs between gateways are told in steps
 QUANTILE = 0.95
 HOPS_MAX = 64
-CALM_NS = SECOND // 2  # for this long, what is under way may be held back
+CALM_NS = SECOND // 2  # for this long, publications under way may be held back
 
 
 class Ways(Checker):
-    """No detours."""
+    """Publications take no detours."""
 
     name = "ways"
 
@@ -45,14 +45,14 @@ class Ways(Checker):
         self._changes: list[int] = []  # how often each broker has changed its paths
         self._wanted: dict[tuple[str, str], None] = {}  # (broker, filter)
         self._topics: dict[tuple[str, int], str] = {}
-        self._links: dict[tuple[str, int], list[tuple[str, str]]] = {}  # over which a publication went
+        self._links: dict[tuple[str, int], list[tuple[str, str]]] = {}  # the links over which a publication went
 
     def on_settled(self, _: str) -> None:
-        """From now on."""
+        """Begin to record."""
         self._settled = True
 
     def look(self) -> None:
-        """Paths that have changed were others than those that are known at the end."""
+        """Forget what was recorded when paths change: only the final paths are known at the end."""
         if not self.scenario.fault:
             return
         changes = [self.ask(host, "map")["times_changed"] for host in self.scenario.topology.brokers]
@@ -63,7 +63,7 @@ class Ways(Checker):
             self._links.clear()
 
     def on_subscribing(self, who: str, _subscription: int, pattern: str, *_: object) -> None:
-        """A client subscribes to this."""
+        """A client subscribed."""
         self._wanted[self._people[who].broker, pattern] = None
 
     def on_published(self, who: str, number: int, topic: str, *_: object) -> None:
@@ -73,12 +73,12 @@ class Ways(Checker):
             self._links[who, number] = []
 
     def on_carried(self, who: str, to: str, publisher: str, number: int) -> None:
-        """A broker sent it to another."""
+        """A broker sent a publication to another."""
         if (publisher, number) in self._links:
             self._links[publisher, number].append((who, to))
 
     def end(self) -> None:
-        """Compare."""
+        """Compare actual paths with the expected ones."""
         self.look()
         atlas = Atlas({host: self.ask(host, "map") for host in self.scenario.topology.brokers})
         self._look_at_publications(atlas)
@@ -122,7 +122,7 @@ class Ways(Checker):
 
 
 class Atlas:
-    """All maps together. A broker has the name of its host here: none was replaced."""
+    """All maps together. Here a broker has the name of its host, as none was replaced."""
 
     def __init__(self, reports: dict[str, dict[str, Any]]) -> None:
         self.reports = reports
@@ -148,7 +148,7 @@ class Atlas:
         return {self._name(row["leader"]): via[row["nearest_gateway"]] for row in report["clusters"]}
 
     def way(self, start: str, target: str) -> list[str] | None:
-        """The brokers that a publication passes, from the first to the last; None if it does not get there."""
+        """The brokers that a publication passes, from first to last; None if it does not arrive."""
         way = [start]
         while way[-1] != target:
             here = way[-1]

@@ -22,7 +22,7 @@ PARTY = "party"
 
 
 class ResourceCast:
-    """Everybody who has or seeks resources."""
+    """All owners of resources and requesters."""
 
     def __init__(
         self, world: World, resources: tuple[ResourcePlan, ...], requests: tuple[DiscoveryPlan, ...], duration_s: float

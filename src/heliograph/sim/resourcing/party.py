@@ -35,7 +35,7 @@ Write = Callable[..., None]
 
 
 class ResourceParty:
-    """A machine (machine.py): dials its brokers in turn until one is there."""
+    """A machine (machine.py): dials its brokers in turn until one answers."""
 
     def __init__(self, name: str, brokers: tuple[str, ...], seed: bytes, write: Write) -> None:
         self.name = name
@@ -51,7 +51,7 @@ class ResourceParty:
         self._begun = False
 
     def clock(self, wall_ns: int, now: Instant) -> None:
-        """The first reading is the start."""
+        """The first reading marks the start."""
         if not self._begun:
             self._begun = True
             self._redial(now)
@@ -61,7 +61,7 @@ class ResourceParty:
             self._outbox.dial(Dial(self._brokers[self._tries % len(self._brokers)], DEFAULT_PORT))
 
     def attach(self, link: LinkId, peer: Peer, now: Instant) -> None:
-        """A broker is there."""
+        """A broker has answered."""
         self._links += 1
         secret = sha256(self._seed + self._links.to_bytes(4, "little")).digest()
         self.session = BrokerSession(link, self._outbox, secret, welcome=self.welcomed)
@@ -82,7 +82,7 @@ class ResourceParty:
         """The session has begun."""
 
     def receive(self, link: LinkId, data: bytes, now: Instant) -> None:
-        """What the broker says."""
+        """Read bytes of the broker."""
         if self.session is not None and self.session.link == link:
             self._heard_at = now
             self.session.receive(data, now)
@@ -90,12 +90,12 @@ class ResourceParty:
                 self._outbox.hang_up(link, self.session.fault)
 
     def detach(self, link: LinkId, reason: Reason, now: Instant) -> None:
-        """The link is gone; the next broker is dialled."""
+        """The link is gone: dial the next broker."""
         self.session = None
         self._try_next(now)
 
     def failed(self, ticket: Ticket, reason: Reason, now: Instant) -> None:
-        """No broker there."""
+        """No broker answered."""
         self._try_next(now)
 
     def _try_next(self, now: Instant) -> None:
@@ -103,7 +103,7 @@ class ResourceParty:
         self._timers.set("dial", now + REDIAL_NS, self._redial)
 
     def ask(self, body: dict[str, Any], answer: Callable[[Any, Instant], None]) -> None:
-        """Ask the resource service; without a broker it is lost."""
+        """Ask the resource service; without a broker the request is lost."""
         if self.session is not None:
             self.session.ask(SERVICE, body, answer)
 
@@ -112,25 +112,25 @@ class ResourceParty:
         self._timers.run(now)
 
     def take(self) -> Effects:
-        """What is wanted since the last take."""
+        """All effects since the last take."""
         return self._outbox.empty(self._timers.next())
 
     def report(self, question: str) -> Any:
-        """Nothing that the journal does not say."""
+        """Nothing: the journal has everything."""
         return {"connected": self.session is not None}
 
     def tell(self, command: Any, now: Instant) -> None:
-        """It takes no commands."""
+        """It accepts no commands."""
         raise UsageError(f"a party of resources does not know the command {command!r}")
 
     def receive_datagram(self, socket: SocketName, source: Address, data: bytes, now: Instant) -> None:
         """It has no sockets."""
 
     def press(self, link: LinkId, pressed: bool, now: Instant) -> None:
-        """It says little."""
+        """It writes too little for this to matter."""
 
     def done(self, ticket: Ticket, result: Any, now: Instant) -> None:
-        """It asks for nothing but links."""
+        """It asks only for links."""
 
 
 class ResourceOwner(ResourceParty):
@@ -195,7 +195,7 @@ class ResourceOwner(ResourceParty):
         self._timers.set("update", now + int(self._plan.every_s * NS_PER_S), self._update)
 
     def tell(self, command: Any, now: Instant) -> None:
-        """ "rest": no more updates; "withdraw"."""
+        """Handle "rest" (no more updates) or "withdraw"."""
         if command == "rest":
             self._timers.cancel("update")
             self._plan = replace(self._plan, every_s=0.0)
@@ -208,7 +208,7 @@ class ResourceOwner(ResourceParty):
 
 
 class ResourceRequester(ResourceParty):
-    """Asks once, again and again, or watches."""
+    """Asks once, repeatedly, or watches."""
 
     def __init__(self, plan: DiscoveryPlan, seed: bytes, write: Write) -> None:
         super().__init__(plan.name, plan.brokers, seed, write)
@@ -222,7 +222,7 @@ class ResourceRequester(ResourceParty):
         self._number = 0
 
     def welcomed(self, welcome: Welcome, now: Instant) -> None:
-        """Ask, or watch anew."""
+        """Ask, or watch again."""
         assert self.session is not None
         if self._plan.watch:
             self.session.subscribe(f"{welcome.inbox}/resources/#".encode(), self._told)

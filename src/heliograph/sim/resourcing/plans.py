@@ -24,13 +24,13 @@ class ResourcePlan:
     """A resource, with an owner that keeps it registered."""
 
     name: str
-    brokers: tuple[str, ...]  # where it is registered: at the next one when one fails
-    where: str  # its ranges
+    brokers: tuple[str, ...]  # where it is registered; if one fails, the next
+    where: str  # the ranges of its values
     static: bool = False
     values: dict[str, Drawn] = field(default_factory=dict)  # each update draws from these: [least, most], or texts
     every_s: float = 0.0  # between updates; 0: only the first
     from_s: float = 2.0
-    until_s: float = 0.0  # it is withdrawn then; 0: never
+    until_s: float = 0.0  # when it is withdrawn; 0: never
     lease_s: float = 5.0
 
 
@@ -49,17 +49,17 @@ class DiscoveryPlan:
     deadline_s: float = 2.0
     watch: bool = False  # a continuous request
     at_s: float = 4.0
-    every_s: float = 0.0  # again and again; 0: once
-    expect: tuple[str, ...] | None = None  # the resources that every answer has, or that a watcher knows in the end
+    every_s: float = 0.0  # interval; 0: once
+    expect: tuple[str, ...] | None = None  # the resources that every answer has, or that a watcher knows at the end
 
 
 def resource_problems(plan: ResourcePlan, brokers: Mapping[str, object], path: str) -> list[str]:
-    """Everything wrong with it."""
+    """All problems with it."""
     return _party_problems(plan.brokers, plan.where, brokers, path)
 
 
 def discovery_problems(plan: DiscoveryPlan, brokers: Mapping[str, object], path: str) -> list[str]:
-    """Everything wrong with it."""
+    """All problems with it."""
     found = _party_problems(plan.brokers, plan.where, brokers, path)
     if plan.model not in ("static", "dynamic"):
         found.append(f"{path}.model = {plan.model!r}: must be static or dynamic")

@@ -1,1 +1,1 @@
-"""Publishers and readers of stores, for simulated runs: the protocol in the plainest form, apart from client/."""
+"""Publishers and readers of stores for simulated runs: a minimal implementation, independent of client/."""

@@ -5,7 +5,7 @@ Out:   a host for each, with a notebook that all share.
 State: the notebook.
 Not here: what they do (publisher.py, reader.py), the tables (scenario.py).
 
-A publisher that is started again is a new one, with an origin of its own; a reader goes on where its notes end.
+A restarted publisher is a new one, with its own origin; a reader resumes where its notes end.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from heliograph.sim.world import World
 
 
 class StoreCast:
-    """Everybody who uses stores."""
+    """All users of stores."""
 
     def __init__(self, world: World, plans: tuple[Storing, ...]) -> None:
         self._world = world

@@ -1,7 +1,7 @@
-"""A publisher of reliable publications, in the plainest form.
+"""A minimal publisher of reliable publications.
 
-In:    how many to publish, on which topics, how many may wait for their acknowledgement.
-Out:   publications with `$q`, repeats; what was acknowledged, in the notebook.
+In:    how many to publish, on which topics, and how many may be unacknowledged.
+Out:   publications with `$q`, repeats; acknowledgements, in the notebook.
 State: what is not acknowledged.
 Not here: its link (store_user.py).
 """
@@ -90,7 +90,7 @@ class ReliablePublisher(StoreUser):
         self._publish(now)
 
     def _begin_anew(self) -> None:
-        """The store was replaced: a new chain."""
+        """The store was replaced: begin a new chain."""
         self._acknowledged = self._previous = 0
         for sequence, (topic, _, payload) in list(self._waiting.items()):
             self._waiting[sequence] = (topic, self._previous, payload)
@@ -121,7 +121,7 @@ class ReliablePublisher(StoreUser):
             self._say(sequence, Flag.REPEAT)
 
     def heard(self, frame: Frame, now: Instant) -> None:
-        """An acknowledgement."""
+        """Handle an acknowledgement."""
         if not frame.flags & StoredFlag.ACK or frame.origin != self._store or not self._is_attached:
             return
         said = wire.decode(wire.Acknowledged, frame.payload or b"{}")
@@ -142,11 +142,11 @@ class ReliablePublisher(StoreUser):
         self._acknowledged = max(self._acknowledged, sequence)
 
     def report(self, question: str) -> dict[str, int]:
-        """What is left to do."""
+        """What remains to be done."""
         return {"left": self._left, "waiting": len(self._waiting)}
 
     def tick(self, now: Instant) -> None:
-        """Attach again and repeat where nothing is acknowledged for long."""
+        """If nothing was acknowledged for long, attach again and repeat."""
         if not self._is_attached:
             self._find(now)
         elif self._waiting and now - self._progress_at > 2_000 * NS_PER_MS:

@@ -1,8 +1,8 @@
-"""A durable subscriber, in the plainest form.
+"""A minimal durable subscriber.
 
 In:    a name and a filter.
-Out:   what it got, exactly once, in the notebook; credit and acknowledgements.
-State: per store where it stands; everything that must outlive a crash is in the notebook.
+Out:   what it received, exactly once, in the notebook; credit and acknowledgements.
+State: its position per store; everything that must survive a crash is in the notebook.
 Not here: its link (store_user.py).
 """
 
@@ -70,7 +70,7 @@ class DurableReader(StoreUser):
         self._found_at: Instant = -(1 << 62)
 
     def welcomed(self, now: Instant) -> None:
-        """Look for stores; readings are opened anew."""
+        """Look for stores, and open readings again."""
         for place in self._places.values():
             place.shut()
         self._find(now)
@@ -107,7 +107,7 @@ class DurableReader(StoreUser):
         self.ask(request, answered, now)
 
     def heard(self, frame: Frame, now: Instant) -> None:
-        """Publications, or news of a reading."""
+        """Handle publications, or a notice about a reading."""
         place = self._places.get(frame.origin)
         if place is None or not place.is_open:
             return
@@ -154,7 +154,7 @@ class DurableReader(StoreUser):
         self.ask(request, lambda _, now: None, now)
 
     def tick(self, now: Instant) -> None:
-        """Acknowledge, give credit again, and look for stores and readings that were lost."""
+        """Acknowledge, repeat credit, and look for stores and readings that were lost."""
         if now - self._found_at > FIND_NS:
             self._find(now)
         for place in self._places.values():
@@ -165,4 +165,4 @@ class DurableReader(StoreUser):
 
     def _acked(self, place: _Place, answer: dict[str, Any] | None) -> None:
         if answer is None:
-            place.shut()  # the store does not know us, or is away: open again
+            place.shut()  # the store does not know us, or is away: open it again

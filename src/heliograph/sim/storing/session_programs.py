@@ -3,7 +3,7 @@
 In:    the tables [[storing]] of a scenario with ``session = true``.
 Out:   commands to the session; what was acknowledged and read, in the notebook.
 State: what is left to publish, what is not acknowledged.
-Not here: the session (client/session.py), the same in the plainest form (publisher.py, reader.py).
+Not here: the session (client/session.py), the minimal counterparts (publisher.py, reader.py).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ KEEP_ALIVE_MS = 2_000
 
 
 def session_node(plan: Storing, seed: int, incarnation: int) -> Node:
-    """A client's node: each incarnation is a new session with a secret of its own."""
+    """A client's node: each incarnation is a new session with its own secret."""
     targets = tuple(Target(host=broker, port=DEFAULT_PORT) for broker in plan.brokers)
     config = ClientConfig(
         targets=targets, name=plan.name, keep_alive_ms=KEEP_ALIVE_MS, retry_ms_max=1_000, reliable_window=plan.window
@@ -59,13 +59,13 @@ class StoreProgram:
         self._host.tell(self._seat, command)
 
     def request(self, answered: Callable[[Any], None]) -> int:
-        """The number of a request, and what is done with its outcome."""
+        """A new request number; ``answered`` is called with its outcome."""
         self._numbers += 1
         self._awaited[self._numbers] = answered
         return self._numbers
 
     def later(self, after_ms: int, call: Callable[[], None]) -> None:
-        """Call it then, if this life of the host is still there."""
+        """Call it then, if this incarnation of the host is still running."""
         loop = self._world.loop
         loop.at(loop.now + after_ms * MS, self._due, (self._seat, call))
 
@@ -118,7 +118,7 @@ class PublishingProgram(StoreProgram):
 
 
 class ReadingProgram(StoreProgram):
-    """Reads with a durable subscription, and keeps its place with its results."""
+    """Reads with a durable subscription, and keeps its position with its results."""
 
     def __init__(self, world: World, host: Host, plan: Storing, notebook: Notebook) -> None:
         super().__init__(world, host, plan, notebook)
@@ -143,7 +143,7 @@ class ReadingProgram(StoreProgram):
             self.later(AGAIN_MS, self._subscribe)
 
     def read(self, inbox: Any) -> None:
-        """Take what has come, and note it with the place behind it."""
+        """Take what has arrived, and note it with the position after it."""
         for one in inbox.take_all():
             store = int(one.store, 16)
             record = (store, one.position, one.origin, one.sequence)

@@ -1,6 +1,6 @@
-"""A user of stores: a machine with one link to a broker, and another broker when that fails.
+"""A user of stores: a machine with a link to one broker; if that fails, to another.
 
-In:    addresses of brokers; what its broker says.
+In:    addresses of brokers; the bytes of its broker.
 Out:   a session; requests to the service `stores`.
 State: the link, the requests under way.
 Not here: publishing (publisher.py), reading (reader.py).
@@ -55,29 +55,29 @@ class StoreUser:
     # -- for publishers and readers -------------------------------------------------------------------------------
 
     def welcomed(self, now: Instant) -> None:
-        """A broker is there."""
+        """A broker has welcomed us."""
 
     def tick(self, now: Instant) -> None:
-        """Twice a second while a broker is there."""
+        """Called twice a second while a broker is there."""
 
     def heard(self, frame: Frame, now: Instant) -> None:
-        """A STORED frame."""
+        """Handle a STORED frame."""
 
     def ask(self, request: bodies.Body, answer: Answer, now: Instant) -> None:
-        """Ask the service `stores`; a refusal, or no answer, is None."""
+        """Ask the service `stores`; the answer is None if refused or missing."""
         self._numbers += 1
         self._asked[self._numbers] = (answer, now + REQUEST_NS)
         self.write(service(wire.STORES, wire.encode(request), self._numbers))
 
     def write(self, frame: bytes) -> None:
-        """Say something to the broker."""
+        """Write a frame to the broker."""
         if self.link is not None:
             self.outbox.writes.append((self.link, [frame]))
 
     # -- the link -------------------------------------------------------------------------------------------------
 
     def clock(self, wall_ns: int, now: Instant) -> None:
-        """The first word of it is the start."""
+        """The first reading marks the start."""
         if self.link is None and self._dial is None:
             self._connect(now)
 
@@ -87,7 +87,7 @@ class StoreUser:
             self._dial = self.outbox.dial(Dial(host, port))
 
     def attach(self, link: LinkId, peer: Peer, now: Instant) -> None:
-        """A broker answers."""
+        """A broker has answered."""
         self._dial = None
         self.link = link
         self._heard_at = now
@@ -97,7 +97,7 @@ class StoreUser:
         self.timers.set("tick", now + TICK_NS, self._tick)
 
     def detach(self, link: LinkId, reason: Reason, now: Instant) -> None:
-        """The broker is gone: the next one."""
+        """The broker is gone: dial the next one."""
         if link != self.link:
             return
         self.link = None
@@ -109,14 +109,14 @@ class StoreUser:
         self.timers.set("connect", now + AGAIN_NS, self._connect)
 
     def failed(self, ticket: Ticket, reason: Reason, now: Instant) -> None:
-        """No broker there: the next one."""
+        """No broker answered: dial the next one."""
         if ticket == self._dial:
             self._dial = None
             self._turn += 1
             self.timers.set("connect", now + AGAIN_NS, self._connect)
 
     def receive(self, link: LinkId, data: bytes, now: Instant) -> None:
-        """What the broker says."""
+        """Read bytes of the broker."""
         if link != self.link:
             return
         self._heard_at = now
@@ -158,10 +158,10 @@ class StoreUser:
         """It has no sockets."""
 
     def press(self, link: LinkId, pressed: bool, now: Instant) -> None:
-        """What it says is bounded by windows."""
+        """Windows bound what it writes."""
 
     def done(self, ticket: Ticket, result: Any, now: Instant) -> None:
-        """It asks for nothing that is answered so."""
+        """It asks for nothing that ends so."""
 
     def tell(self, command: Any, now: Instant) -> None:
         """A test's own command: a function of the machine."""
@@ -172,9 +172,9 @@ class StoreUser:
         self.timers.run(now)
 
     def take(self) -> Effects:
-        """What is wanted since the last take."""
+        """All effects since the last take."""
         return self.outbox.empty(self.timers.next())
 
     def report(self, question: str) -> Any:
-        """Nothing that anybody asks for."""
+        """Nothing: no checker asks for a report."""
         return {}
