@@ -20,8 +20,8 @@ from tests.pipeline.clusters import cluster, connect_server
 
 pytestmark = [pytest.mark.spark, pytest.mark.live, pytest.mark.sweep, pytest.mark.req("S8")]
 ROWS = 60
-HELIOGRAPH = [sys.executable, "-m", "heliograph"]
-APPLICATION = str(Path(heliograph.__file__).parent / "__main__.py")
+HELIOGRAPH = [sys.executable, "-m", "heliograph.cli"]
+APPLICATION = str(Path(heliograph.__file__).parent / "cli" / "__main__.py")
 PATIENCE_S = 400
 
 
