@@ -46,7 +46,9 @@ def test_rsa_stands_beside_our_keys() -> None:
 def test_real_processes_fill_the_same_table(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "heliograph.cli.main", "evaluate", "topics", "--live", "--runs", "1"]
     subprocess.run([*command, "--save", str(tmp_path)], check=True, capture_output=True, timeout=300)
-    report = json.loads((tmp_path / "topics.json").read_text())
-    assert report["live"] is True
-    assert [row["what"] for row in report["rows"]] == ["create", "find 1", "find 10", "find 100"] * 2
-    assert all(row["ours"]["mean"] > 0 for row in report["rows"])
+    (file,) = tmp_path.glob("topics-*.jsonl")
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    assert {row["experiment"] for row in rows} == {"topics live"}
+    means = [row for row in rows if row["metric"] == "time, mean"]
+    assert [row["parameters"]["what"] for row in means] == ["create", "find 1", "find 10", "find 100"] * 2
+    assert all(row["value"] > 0 for row in means)

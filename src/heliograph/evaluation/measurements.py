@@ -56,7 +56,7 @@ def _of_table(report: dict[str, Any], name: str, names: tuple[str, ...]) -> Iter
 
 def of_topics(report: dict[str, Any], run: str, version: str, time_us: int) -> list[dict[str, Any]]:
     """Every value of `heliograph evaluate topics`."""
-    return measured("topics", 0, run, version, time_us, _of_topics(report))
+    return measured("topics live" if report.get("live") else "topics", 0, run, version, time_us, _of_topics(report))
 
 
 def _of_topics(report: dict[str, Any]) -> Iterator[dict[str, Any]]:
