@@ -14,6 +14,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from time import sleep
 
 from heliograph.pipeline.session import prepare, spark_home
 
@@ -28,7 +29,7 @@ def environment(folder: Path) -> dict[str, str]:
     conf = folder / "conf"
     conf.mkdir(exist_ok=True)
     (conf / "spark-defaults.conf").write_text("spark.master.rest.enabled false\n")  # it would take a fixed port
-    own = {"SPARK_CONF_DIR": str(conf), "SPARK_LOCAL_DIRS": str(folder / "local"), "SPARK_DAEMON_MEMORY": "256m"}
+    own = {"SPARK_CONF_DIR": str(conf), "SPARK_LOCAL_DIRS": str(folder / "local"), "SPARK_DAEMON_MEMORY": "512m"}
     return {**os.environ, **own}
 
 
@@ -45,16 +46,13 @@ class Daemon:
 
     def told(self, pattern: str) -> str:
         """What its log says, waiting for it."""
-        with subprocess.Popen(["tail", "-n", "+1", "-f", str(self.log)], stdout=subprocess.PIPE, text=True) as lines:
-            assert lines.stdout is not None
-            try:
-                for line in lines.stdout:
-                    found = re.search(pattern, line)
-                    if found is not None:
-                        return found.group(1)
-            finally:
-                lines.kill()
-        raise AssertionError(self.log.read_text())
+        while True:
+            log = self.log.read_text(errors="replace")
+            found = re.search(pattern, log, re.MULTILINE)
+            if found is not None:
+                return found.group(1)
+            assert self.process.poll() is None, log
+            sleep(0.1)
 
     def end(self) -> None:
         self.process.kill()

@@ -22,7 +22,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from heliograph.client.config import SECURE
 from heliograph.errors import HeliographError, UsageError
-from heliograph.model.topics import matches
+from heliograph.model.topics import covers, matches
 from heliograph.pipeline.options import EARLIEST, LOG, RANGE_POSITIONS, Offsets, SourceOptions, read_options
 from heliograph.pipeline.pushdown import Narrowed, is_offered, narrowed
 from heliograph.pipeline.rows import matching, parse_attributes, to_batch
@@ -47,6 +47,7 @@ class StoreLog:
     address: str
     first: int
     next: int
+    filters: tuple[str, ...] = ()  # of the query, those that this store serves something of; empty: all
 
 
 @dataclass
@@ -59,6 +60,7 @@ class LogRange(InputPartition):
     end: int
     since_ms: int | None = None
     until_ms: int | None = None
+    filters: tuple[str, ...] = ()  # as of the log
 
 
 class HeliographSource(DataSource):
@@ -233,7 +235,8 @@ def list_logs(client: BlockingClient, options: SourceOptions) -> list[StoreLog]:
     for pattern in options.filters:
         for log in client.logs(pattern):
             if log.log == "main" and options.store in ("", log.store, log.name):
-                found[log.store] = StoreLog(log.store, addresses.get(log.store, ""), log.first, log.next)
+                filters = (*found[log.store].filters, pattern) if log.store in found else (pattern,)
+                found[log.store] = StoreLog(log.store, addresses.get(log.store, ""), log.first, log.next, filters)
     if not found:
         asked = f"no store {options.store!r} serves" if options.store else "no store serves"
         raise UsageError(f"{asked} {', '.join(options.filters)}: `heliograph store run` starts one")
@@ -282,7 +285,7 @@ def plan(options: SourceOptions, logs: Sequence[StoreLog], start: Offsets, end: 
         if first < last:
             cuts = [*range(first, last, step), last]
             ranges += [
-                LogRange(log.store, log.address, low, high, options.since_ms, options.until_ms)
+                LogRange(log.store, log.address, low, high, options.since_ms, options.until_ms, log.filters)
                 for low, high in pairwise(cuts)
             ]
     missing = [store for store in end if store not in {log.store for log in logs} and start.get(store) != end[store]]
@@ -307,6 +310,8 @@ def read_range(options: SourceOptions, part: LogRange) -> Iterator[pa.RecordBatc
     attributes = parse_attributes(options.attributes)
     with options.connect(addresses(part.address, options)) as client:
         for number, pattern in enumerate(options.filters):
+            if part.filters and not any(covers(served.encode(), pattern.encode()) for served in part.filters):
+                continue  # the store would refuse it
             runs = client.runs(
                 pattern,
                 where=options.where,
