@@ -110,7 +110,7 @@ def test_a_static_request_is_answered_by_its_own_broker() -> None:
     net.run(1)
     net.kinds.clear()
     found = net.nodes["c"].core.static(read_condition("memory > 1"))
-    assert [advertised.name for _, advertised in found] == ["R1"]
+    assert [row.advertised.name for row in found] == ["R1"]
     assert not net.kinds
 
 

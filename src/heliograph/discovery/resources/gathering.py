@@ -190,7 +190,7 @@ class AnswerGathering:
 
     def _drop_outdated(self, gathered: Gathered, attempt: int) -> None:
         """Drop what an earlier attempt found if its host has answered since, or no longer offers what matches."""
-        hosts = {host.broker for host in self._table.overlapping_hosts(gathered.wish.condition)}
+        hosts = {host.broker for host in self._table.still_overlapping(gathered.wish.condition)}
         for id, each in list(gathered.found.items()):
             since = gathered.answered_in.get(each.host, 0)
             if gathered.attempts[id] < (since if each.host in hosts else attempt):
@@ -198,7 +198,7 @@ class AnswerGathering:
         gathered.hosts = {host: as_of for host, as_of in gathered.hosts.items() if host in hosts}
 
     def _missing(self, gathered: Gathered) -> list[str]:
-        hosts = self._table.overlapping_hosts(gathered.wish.condition)
+        hosts = self._table.still_overlapping(gathered.wish.condition)
         return [host.name for host in hosts if host.broker not in gathered.hosts]
 
     def _end(self, gathered: Gathered, now: Instant) -> None:
