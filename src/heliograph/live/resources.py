@@ -52,6 +52,10 @@ class AskingClient(Protocol):
         """Subscribe to a topic filter."""
         ...
 
+    def _until_closed(self, task: asyncio.Task[None]) -> asyncio.Task[None]:
+        """Cancel this task when the client closes."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class DiscoveredResource:
@@ -145,7 +149,8 @@ class ResourceRegistration:
             body |= {"values": self.values, "version": self._version}
         self.broker = str((await self._client.ask(SERVICE, body))["broker"])
         if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._renew(), name=f"resource {self.id}")
+            task = asyncio.get_running_loop().create_task(self._renew(), name=f"resource {self.id}")
+            self._task = self._client._until_closed(task)
 
     async def update(self, values: Mapping[str, Any]) -> None:
         """Report the latest values. RefusedError if they are outside the advertised ranges."""

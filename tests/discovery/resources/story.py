@@ -51,14 +51,16 @@ class Past:
     last: dict[str, Any] = field(default_factory=dict)  # its last values, which its owner remembers
     moved: list[tuple[int, str]] = field(default_factory=list)  # when it left which broker
     expires: int = FOREVER
+    advertised: list[tuple[int, str, tuple[int, int]]] = field(default_factory=list)  # when, where, and as which change
+
+    def told_as(self, instant: int) -> tuple[str, tuple[int, int]]:
+        """At this time: its host, and the change of that host's advertisements with which it was told."""
+        found = ((where, age) for at, where, age in reversed(self.advertised) if at <= instant)
+        return next(found, ("", (FOREVER, 0)))
 
     @property
     def is_there(self) -> bool:
         return bool(self.history) and self.history[-1][1] is not None
-
-    def host_at(self, instant: int) -> str:
-        """Where it was then."""
-        return next((host for left, host in self.moved if left > instant), self.host)
 
     def is_moving(self, start: int, end: int) -> bool:
         """True if it moved in this time, or so shortly before that not every broker knows."""
@@ -76,7 +78,7 @@ class Asked:
     deadline: int
     answers: list[GatheredAnswer] = field(default_factory=list)
     answered: int = 0
-    known: list[str] = field(default_factory=list)  # hosting brokers that the table named
+    known: dict[str, tuple[int, int]] = field(default_factory=dict)  # hosting brokers in the table, and how new it was
 
 
 @dataclass
@@ -135,6 +137,7 @@ class Story:
             self._expire()
             self.random.choice(actions)()
             self.net.run(self.random.choice((0, 0.001, 0.005, 0.02, 0.1)))
+        self._expire()
         while self.down:
             self._mend()
         self.net.run(5)
@@ -168,7 +171,7 @@ class Story:
             heard = self._heard_by(left)
             if start <= heard:
                 return "old host"
-            if any(left < at <= heard and values is None for at, values in past.history):
+            if any(left <= at <= heard and values is None for at, values in past.history):
                 return "orphan"
         return ""
 
@@ -189,7 +192,15 @@ class Story:
         lease_s = self.random.choice((3_600, 3_600, 1))
         self.past[id] = Past(host, where, expires=self.net.now + lease_s * SECOND)
         self.net.register(host, id, where, lease_s=lease_s)
+        self._advertise(self.past[id])
         self.past[id].history.append((self.net.now, {}))
+
+    def _advertise(self, past: Past) -> None:
+        node = self.net.nodes[past.host]
+        node.core.spreading.flush()
+        host = node.core.table.hosts.get(self.net.ids[past.host])
+        age = (node.incarnation, 1) if host is None else host.age  # a broker that has just started tells it later
+        past.advertised.append((self.net.now, past.host, age))
 
     def _expire(self) -> None:
         """Leases that are over: the services look at them now, as they do twice a second."""
@@ -212,6 +223,7 @@ class Story:
         past.moved.append((self.net.now, past.host))
         past.host, past.expires = self.random.choice(self.names), FOREVER
         self.net.register(past.host, id, past.where, epoch=past.epoch)
+        self._advertise(past)
         if values:
             past.version += 1
             self.net.update(past.host, id, past.version, **values)
@@ -246,7 +258,7 @@ class Story:
         max_age = 0 if deliver != SIMILARITY else self.random.choice((CACHE_S, CACHE_S, 1, 0)) * SECOND
         asked = Asked(at, where, self.net.now, max_age, self.net.now + 2 * SECOND)
         hosts = self.net.nodes[at].core.table.still_overlapping(read_condition(where))
-        asked.known = [host.name for host in hosts]
+        asked.known = {host.name: host.age for host in hosts}
         self.asked.append(asked)
         wish = ResourceWish(
             read_condition(where),
@@ -442,12 +454,12 @@ class Story:
         return self._excuses(id, names[host], start, condition)
 
     def _is_due(self, past: Past, asked: Asked, answer: GatheredAnswer) -> bool:
-        """A host that was missing, or of which no news had come yet, need not have answered."""
+        """A host that is missing, or whose advertisement had not reached the requester, need not have answered."""
         if past.is_moving(asked.issued - asked.max_age, asked.answered):
             self.excused["on the move"] += 1
             return False
-        host = past.host_at(asked.issued)
-        return host not in answer.missing and host in asked.known and answer.is_complete
+        host, age = past.told_as(asked.issued)
+        return host not in answer.missing and asked.known.get(host, (0, 0)) >= age and answer.is_complete
 
     @staticmethod
     def _values(past: Past, start: int, end: int) -> list[dict[str, Any] | None]:

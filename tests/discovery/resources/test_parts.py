@@ -231,6 +231,21 @@ def test_an_answer_names_the_brokers_that_are_missing() -> None:
     assert (answers[0].is_complete, answers[0].missing) == (False, ["d"])
 
 
+@pytest.mark.req("R6", "R13")
+def test_an_answer_has_nothing_of_a_host_that_withdrew_everything_in_the_meantime() -> None:
+    net = chain()
+    for id, at in ((1, "b"), (2, "d")):
+        net.register(at, id, "x >= 0")
+        net.update(at, id, 1, x=1)
+    net.run(1)
+    net.cut(("c", "d"))  # the answer waits for d until its deadline
+    answers = net.ask("a", "x >= 0")
+    net.run(0.5)
+    net.nodes["b"].core.hosting.withdraw(1)
+    net.run(5)
+    assert (answers[0].found, answers[0].missing, list(answers[0].hosts)) == ([], ["d"], [])
+
+
 # -- watchers -----------------------------------------------------------------------------------------------------
 
 

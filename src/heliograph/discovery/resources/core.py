@@ -152,6 +152,8 @@ class ResourceCore:
         for advertised in difference.removed:
             if not advertised.is_static:
                 self.standing.withdrawn(host, read_condition(advertised.where))
+        if difference.removed:
+            self.gathering.withdrawn(host)
         if difference.is_reborn:
             self.standing.reborn(host)
         self._told_learned(host, difference)

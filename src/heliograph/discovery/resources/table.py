@@ -210,10 +210,12 @@ class AdvertisementTable:
 
     def _find_hosts(self, condition: ResourceCondition) -> list[HostingBroker]:
         rows = self._rows[False]
-        found = {
-            rows[slot].host.broker: rows[slot].host
-            for slot in self._indexes[False].intersecting(condition.conjunction, Stored.ADVERTISEMENTS)
-        }
+        found: dict[int, HostingBroker] = {}
+        for slot in self._indexes[False].intersecting(condition.conjunction, Stored.ADVERTISEMENTS):
+            host = rows[slot].host
+            found[host.broker] = host
+            if len(found) == len(self.hosts):
+                break  # no other hosts are known
         return [found[broker] for broker in sorted(found)]
 
     def overlapping_static(self, condition: ResourceCondition) -> list[TableRow]:
