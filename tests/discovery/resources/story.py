@@ -109,6 +109,7 @@ class Story:
         self.past: dict[int, Past] = {}
         self.asked: list[Asked] = []
         self.watches: list[Watch] = []
+        self._watch_number = 0
         self.down: list[Edge] = []
         self.net.direct_faults = faults
         self.net.on_told = self._told
@@ -358,7 +359,8 @@ class Story:
     def _watch(self) -> None:
         at, where = self.random.choice(self.names), self._condition()
         node = self.net.nodes[at]
-        id = (self.net.ids[at], node.incarnation, 1_000_000 + len(self.watches) + len(self.asked))
+        self._watch_number += 1
+        id = (self.net.ids[at], node.incarnation, 1_000_000 + self._watch_number)
         watch = Watch(at, where, id)
         self.watches.append(watch)
         node.core.standing.add(0, id, where)

@@ -138,6 +138,8 @@ class Watchers:
 
     def learned(self, host: HostingBroker, difference: TableDifference) -> None:
         """Static resources were added or removed."""
+        if not self._by_slot:
+            return
         added = {each.id: each for each in difference.added if each.is_static}
         removed = [each for each in difference.removed if each.is_static and each.id not in added]
         for advertised in [*removed, *added.values()]:
