@@ -31,6 +31,7 @@ from heliograph.discovery.resources.table import AdvertisementTable, HostingBrok
 from heliograph.errors import Reason
 from heliograph.machine import LinkId
 from heliograph.matching.boxes.index import BoxIndex, IndexFullError
+from heliograph.model.ages import lacks
 
 Send = Callable[[LinkId, Message], None]
 
@@ -252,7 +253,7 @@ class Spreading:
             host = self._table.hosts.get(broker)
             if broker == me and not self._is_known:
                 self._tell_all()  # the neighbour remembers an earlier incarnation of ours
-            elif broker != me and (host is None or host.age < (incarnation, number)):
+            elif broker != me and lacks(None if host is None else host.age, (incarnation, number)):
                 wants.append(broker)
         if wants:
             self._send(link, AdvertisementsOffered(wants=wants))

@@ -18,6 +18,7 @@ from heliograph.discovery.resources.places import Place
 from heliograph.errors import ConditionError
 from heliograph.matching.boxes.chunk import Stored
 from heliograph.matching.boxes.index import BoxIndex, IndexFullError
+from heliograph.model.ages import Age, follows
 from heliograph.model.predicates import Value
 
 HOSTS_MAX = 16_384
@@ -38,8 +39,8 @@ class HostingBroker:
     is_partial: bool = False  # a snapshot has begun and not ended
 
     @property
-    def age(self) -> tuple[int, int]:
-        """The greater one is newer."""
+    def age(self) -> Age:
+        """How new our knowledge of it is."""
         return (self.incarnation, self.number)
 
 
@@ -116,7 +117,7 @@ class AdvertisementTable:
         if told.full:
             host = self._begin(told, host, difference)
         assert host is not None
-        if not told.full and (told.incarnation, told.number) != (host.incarnation, host.number + 1):
+        if not told.full and not follows(host.age, told.age):
             return None
         host.name, host.place = told.name, (told.cluster, told.slot)
         host.number = told.number
