@@ -65,7 +65,7 @@ def fill(folder: Path) -> None:
     backend.close()
 
 
-def _start(stack: ExitStack, folder: Path, embedded: bool) -> tuple[int, int, Any]:
+def start(stack: ExitStack, folder: Path, embedded: bool) -> tuple[int, int, Any]:
     """The broker of live traffic and the store. Their ports; the store's process."""
     key = folder / "key"
     key.write_text("ab" * 32)
@@ -89,7 +89,7 @@ def _start_s_empty() -> float:
     """The same with nothing in the vault, to tell what the history adds."""
     with tempfile.TemporaryDirectory(prefix="heliograph-bench-") as folder, ExitStack() as stack:
         began = time.perf_counter()
-        _, store, _ = _start(stack, Path(folder), False)
+        _, store, _ = start(stack, Path(folder), False)
         _connected(store).close()
         OurPublisher(store)
         return time.perf_counter() - began
@@ -180,7 +180,7 @@ def run(quick: bool) -> dict[str, Any]:
             say(f"the store {'in its own process' if place == 'own' else 'beside its broker'}")
             with ExitStack() as stack:
                 began = time.perf_counter()
-                port, store, process = _start(stack, folder, place == "embedded")
+                port, store, process = start(stack, folder, place == "embedded")
                 _connected(store).close()
                 reader = OurPublisher(store)
                 figures[f"start_s_{place}"] = time.perf_counter() - began
