@@ -16,7 +16,7 @@ from heliograph.discovery.resources.messages import AdvertisedResource
 def test_an_announcement_names_owner_and_host() -> None:
     said: list[tuple[bytes, bytes]] = []
     announcer = ResourceAnnouncer(lambda *given: said.append(given), lambda now: now + 5, lambda: "b1")
-    where = read_condition("disk in 0..9").text
+    where = read_condition("disk between 0 and 9").text
     hosted = HostedResource(AdvertisedResource(7, False, where, 1, "h"), read_condition(where), "ada", 0, 0, {})
     announcer.announce(hosted, "updated", {"disk": 3}, 10)
     ((topic, payload),) = said
