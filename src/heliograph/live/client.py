@@ -25,7 +25,7 @@ from heliograph.errors import ClosedError, UsageError
 from heliograph.live.calls import Calls
 from heliograph.live.loop import Driver
 from heliograph.live.publisher_file import PublisherFile
-from heliograph.live.resources import ResourceCalls
+from heliograph.live.resources import ClientTasks, ResourceCalls
 from heliograph.live.stored import FOREVER_MS, READ_WINDOW, StoreFace, milliseconds
 from heliograph.live.subscription import Callback, Incoming, OpenSubscriptions, Subscribing, Subscription
 from heliograph.live.tls import TlsContexts
@@ -80,6 +80,7 @@ class Client(StoreFace, TopicCalls, ResourceCalls):
         self._sending = False  # a send is scheduled at the end of this turn
         self._turn_bytes = 0
         self._stopping: asyncio.Task[None] | None = None
+        self._tasks = ClientTasks()
 
     # -- properties -----------------------------------------------------------------------------------------------
 
@@ -339,6 +340,7 @@ class Client(StoreFace, TopicCalls, ResourceCalls):
         if not self._session.ended:
             await self._calls.request(commands.Close)
         self._subscriptions.cancel_callbacks()
+        self._tasks.cancel()
         if self._following is not None:
             await self._following.stop()
         if self._stopping is None:
