@@ -64,6 +64,24 @@ def question_of(query: TopicQuery, asker: str, wall_ms: int, granted: tuple[byte
     return question
 
 
+def is_asked_for(query: TopicQuery, advertisement: TopicAdvertisement) -> bool:
+    """True if owner, space, id and times of a found topic are those of the query. The directory tested the rest."""
+    asked, creation = query, advertisement.creation
+    if asked.topics and advertisement.id not in asked.topics:
+        return False
+    if asked.owner and advertisement.creator != asked.owner:
+        return False
+    if asked.institution and creation.institution != asked.institution:
+        return False
+    if asked.space and creation.space != asked.space and not creation.space.startswith(asked.space + "/"):
+        return False
+    if advertisement.created_ms < asked.created_from_ms:
+        return False
+    if asked.created_until_ms and advertisement.created_ms > asked.created_until_ms:
+        return False
+    return not asked.expires_until_ms or advertisement.expires_ms <= asked.expires_until_ms
+
+
 def entry_of(advertisement: TopicAdvertisement, record: bytes) -> TopicEntry:
     """An advertisement as a repository keeps it."""
     said = advertisement.creation.descriptors
