@@ -16,6 +16,7 @@ from .processes import broker, piped, started, subscriber
 
 pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.req("N4", "N5", "N8", "O2", "O9")]
 
+
 def runs(pid: int) -> bool:
     return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
 

@@ -30,7 +30,7 @@ from heliograph.discovery.topics.messages import (
     decode_body,
 )
 from heliograph.discovery.topics.queries import XQUERY, is_asked_for
-from heliograph.discovery.topics.statements import NS_PER_MS, Statement, Statements, hashes_in
+from heliograph.discovery.topics.statements import NS_PER_MS, Statement, Statements
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant
 from heliograph.model.identity import Role
@@ -198,11 +198,12 @@ class TopicFinder(TopicConversation):
         if is_directory and item.change == "gone":  # it may have expired, which is what the item reports
             wall_ns = min(wall_ns, self._issued_ns(item))
         if is_directory:
-            advertisement, signer = self._statements.glance_advertise(item.advertise, wall_ns)
+            advertisement, named, signer = self._statements.glance_advertise(item.advertise, wall_ns)
         else:
             advertisement, creator, signer = self._statements.read_advertise(item.advertise, wall_ns)
             if creator.identity.entity != said.entity:
                 raise ProtocolError(Reason.OWNER_OTHER, f"{said.entity} answers for a topic of {advertisement.creator}")
+            named = creator.chain_hash
         if not self._watch:
             self._check_answer(advertisement, self._told.setdefault((said.entity, request), {}))
         newest = self._newest.get(advertisement.id)
@@ -213,8 +214,8 @@ class TopicFinder(TopicConversation):
             raise ProtocolError(Reason.SEARCH_OVER_BUDGET, f"more than {KNOWN_MAX} topics")
         self._newest[advertisement.id] = -1 if gone else advertisement.issued_ms
         change = item.change or ("changed" if newest is not None else "")
-        hashes = hashes_in(item.advertise)
-        chains = tuple(chain for name in hashes if (chain := self._statements.keyring.chain(name)) is not None)
+        creator_chain = self._statements.keyring.chain(named)
+        chains = (signer.chain,) if creator_chain in (None, signer.chain) else (creator_chain, signer.chain)
         self.found.append(
             FoundTopic(advertisement, signer.identity.entity, said.entity, change, item.advertise, chains)
         )

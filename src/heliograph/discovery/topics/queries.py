@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -132,12 +133,13 @@ class Matcher:
         """The indexes of entries that pass the language's condition, for back ends that have tested everything else."""
         return [number for number, entry in enumerate(entries) if self._test(entry)]
 
-    def which_events(self, events: Iterable[Event]) -> list[int]:
-        """The same for a condition, over entries in the form that the languages of subscriptions read."""
+    def which_events(self, events: Iterable[Event], count: int) -> list[int]:
+        """The same for a condition, over entries in the form that subscriptions read; the first ``count`` of them."""
         from heliograph.matching.conditions import matches
 
         condition = _compiled(self._question.language, self._question.text)
-        return [number for number, event in enumerate(events) if matches(condition, event)]
+        fitting = (number for number, event in enumerate(events) if matches(condition, event))
+        return list(islice(fitting, count))
 
     def scan(self, texts: Sequence[str]) -> list[int]:
         """The same for a regular expression, over the descriptions of entries: all of them at once."""

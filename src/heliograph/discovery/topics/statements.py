@@ -139,14 +139,12 @@ class Statements:
             raise ProtocolError(Reason.OWNER_OTHER, f"{advertisement.uuid} was created by {advertisement.creator}")
         return advertisement, said.holder, directory
 
-    def glance_advertise(self, signed: bytes, wall_ns: int) -> tuple[TopicAdvertisement, Holder]:
-        """The same, but only the directory's signature is verified: verifying the creator's costs time on first use."""
-        advertise = messages.decode_body(Advertise, envelope.decode(signed).payload)
-        return self.read_advertisement(advertise.advertisement, wall_ns)
+    def glance_advertise(self, signed: bytes, wall_ns: int) -> tuple[TopicAdvertisement, bytes, Holder]:
+        """The same, but only the directory's signature is verified: verifying the creator's costs time on first use.
 
-
-def hashes_in(signed: bytes) -> tuple[bytes, bytes]:
-    """The hashes of the creator's and the directory's chains in a countersigned advertisement."""
-    outer = envelope.decode(signed)
-    inner = messages.decode_body(Advertise, outer.payload)
-    return outer.chain_hash, envelope.decode(inner.advertisement).chain_hash
+        Of the creator's chain only the hash is known.
+        """
+        outer = envelope.decode(signed)
+        advertise = messages.decode_body(Advertise, outer.payload)
+        advertisement, directory = self.read_advertisement(advertise.advertisement, wall_ns)
+        return advertisement, outer.chain_hash, directory
