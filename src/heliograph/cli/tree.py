@@ -10,22 +10,23 @@ Reading the options of all commands takes longer than most commands run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import copy
 from inspect import getdoc
-from typing import Any
+from typing import Any, TypeVar
 
 import typer
 from typer.models import CommandInfo, TyperInfo
+
+T = TypeVar("T")
 
 
 def build(app: typer.Typer, arguments: Sequence[str]) -> Any:
     """The tree for these arguments. The options before a command's name take no values."""
     named = next((argument for argument in arguments if not argument.startswith("-")), None)
-    pruned = copy(app)
-    pruned.registered_groups = [one if one.name == named else _leaf(one) for one in app.registered_groups]
-    pruned.registered_commands = [one if name_of(one) == named else _stem(one) for one in app.registered_commands]
-    return typer.main.get_command(pruned)
+    groups = [one if one.name == named else _without_commands(one) for one in app.registered_groups]
+    commands = [one if name_of(one) == named else _without_options(one) for one in app.registered_commands]
+    return typer.main.get_command(_changed(app, registered_groups=groups, registered_commands=commands))
 
 
 def name_of(command: CommandInfo) -> str:
@@ -34,27 +35,23 @@ def name_of(command: CommandInfo) -> str:
     return command.name or typer.main.get_command_name(command.callback.__name__)
 
 
-def _leaf(group: TyperInfo) -> TyperInfo:
-    """A group without its commands."""
-    assert group.typer_instance is not None
-    bare = copy(group)
-    bare.typer_instance = copy(group.typer_instance)
-    bare.typer_instance.registered_groups, bare.typer_instance.registered_commands = [], []
-    return bare
+def _without_commands(group: TyperInfo) -> TyperInfo:
+    bare = _changed(group.typer_instance, registered_groups=[], registered_commands=[])
+    return _changed(group, typer_instance=bare)
 
 
-def _stem(command: CommandInfo) -> CommandInfo:
-    """A command without its options."""
-    bare = copy(command)
-    bare.name, bare.help = name_of(command), command.help or getdoc(_called(command))
-    bare.callback = _nothing
-    return bare
-
-
-def _called(command: CommandInfo) -> Callable[..., Any]:
+def _without_options(command: CommandInfo) -> CommandInfo:
     assert command.callback is not None
-    return command.callback
+    help_text = command.help or getdoc(command.callback)
+    return _changed(command, name=name_of(command), help=help_text, callback=_nothing)
 
 
 def _nothing() -> None:
     """Stands for a command that is not called."""
+
+
+def _changed(original: T, **values: object) -> T:
+    """A copy with other values."""
+    copied = copy(original)
+    vars(copied).update(values)
+    return copied
