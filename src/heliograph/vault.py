@@ -32,6 +32,9 @@ READ_RUNS_MAX = 1_024
 PAGE_MAX = 1_024  # keys or logs of one answer
 TRIM_RUNS_MAX = 1_024  # removed by one Trim; the rest needs another
 TRIM_BYTES_MAX = 8 << 20
+TAIL_LOGS = 64  # checked when a vault is opened: the logs that were written to last …
+TAIL_RUNS = 16  # … and of each the last runs …
+TAIL_BYTES = 1 << 20  # … as far as this reaches, and one run in any case
 NUMBER_MAX = 1 << 62  # of positions and times (nanoseconds: the year 2116), positive or negative
 
 
@@ -211,11 +214,22 @@ Found = RunsRead | KeysRead | LogsRead
 
 
 @dataclass(frozen=True, slots=True)
+class TailDamage:
+    """Records at the end of a log that cannot be read, found when the vault was opened. They keep their positions."""
+
+    log: str
+    position: Position
+    count: int
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
 class VaultOpened:
     """The vault can be used from now on. Its content has to be read, even if the machine knew it before."""
 
     name: str
     bytes: int  # its size on disk
+    damaged: tuple[TailDamage, ...] = ()  # what is wrong with the ends of its logs
 
 
 @dataclass(frozen=True, slots=True)

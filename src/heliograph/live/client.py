@@ -29,7 +29,8 @@ from heliograph.live.resources import ClientTasks, ResourceCalls
 from heliograph.live.stored import FOREVER_MS, READ_WINDOW, StoreFace, milliseconds
 from heliograph.live.subscription import Callback, Incoming, OpenSubscriptions, Subscribing, Subscription
 from heliograph.live.tls import TlsContexts
-from heliograph.live.topics import Files, TopicCalls, TopicDesk
+from heliograph.live.topic_desk import Files, TopicDesk
+from heliograph.live.topics import TopicCalls
 from heliograph.model.publication import Publication
 from heliograph.model.subscription import Policy
 from heliograph.model.topics import INBOX_ROOT
@@ -341,6 +342,7 @@ class Client(StoreFace, TopicCalls, ResourceCalls):
             await self._calls.request(commands.Close)
         self._subscriptions.cancel_callbacks()
         self._tasks.cancel()
+        self._desk.stop()
         if self._following is not None:
             await self._following.stop()
         if self._stopping is None:

@@ -21,7 +21,7 @@ from heliograph.discovery.resources.core import ResourceCore
 from heliograph.discovery.resources.direct import DirectLinks
 from heliograph.discovery.resources.forwarding import DELIVERIES, SIMILARITY
 from heliograph.discovery.resources.gathering import GatheredAnswer, ResourceWish
-from heliograph.discovery.resources.hosting import check_size
+from heliograph.discovery.resources.hosting import HostedResource, check_size
 from heliograph.discovery.resources.messages import AdvertisedResource
 from heliograph.discovery.resources.ordering import check_order
 from heliograph.discovery.resources.watchers import Watchers, described_row, name_of
@@ -57,16 +57,23 @@ _decode_asker = msgspec.json.Decoder(dict[str, Any]).decode
 class ResourceAnnouncer:
     """Publishes what happens to the resources hosted here."""
 
-    def __init__(self, publish: Callable[[bytes, bytes], None], network_time: Callable[[Instant], int]) -> None:
+    def __init__(
+        self,
+        publish: Callable[[bytes, bytes], None],
+        network_time: Callable[[Instant], int],
+        host: Callable[[], str],
+    ) -> None:
         self._publish = publish
         self._network_time = network_time
+        self._host = host  # the name of this broker
 
-    def announce(self, advertised: AdvertisedResource, what: str, values: Any, now: Instant) -> None:
+    def announce(self, hosted: HostedResource, what: str, values: Any, now: Instant) -> None:
         """For all readers of system topics: registered, updated, withdrawn or expired."""
+        advertised = hosted.advertised
         body = {
             **{"id": f"{advertised.id:016x}", "name": advertised.name, "what": what, "where": advertised.where},
             **{"model": "static" if advertised.is_static else "dynamic", "values": values},
-            "at": self._network_time(now),
+            **{"owner": hosted.owner, "host": self._host(), "at": self._network_time(now)},
         }
         self._publish(f"{TOPIC_ROOT}/{advertised.id:016x}/{what}".encode(), _encode(body))
 
@@ -167,7 +174,7 @@ class ResourceDesk:
         lease_ns = self._lease_ns(wish.lease_s)
         self._core.hosting.register(advertised, owner, lease_ns, now)
         if known is None or known.advertised != advertised:
-            self._announcer.announce(advertised, "registered", None, now)
+            self._announcer.announce(self._core.hosting.resources[resource], "registered", None, now)
         if wish.values is not None and not advertised.is_static:
             self._core.hosting.update(resource, dict(wish.values), wish.version, now)
         broker = self._core.places.ways.name if self._core.places.ways is not None else ""
@@ -178,7 +185,7 @@ class ResourceDesk:
         hosted = self._core.hosting.resources.get(resource)
         self._core.hosting.withdraw(resource)
         assert hosted is not None
-        self._announcer.announce(hosted.advertised, "withdrawn", None, now)
+        self._announcer.announce(hosted, "withdrawn", None, now)
 
     @staticmethod
     def _row(advertised: AdvertisedResource, values: Any) -> dict[str, Any]:
