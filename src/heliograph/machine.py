@@ -73,6 +73,7 @@ class Peer:
     listener: str | None = None  # the listener that accepted it; None if we dialled, or on a pipe
     identity: Identity | None = None  # proven by the transport (a verified certificate), else None
     ticket: Ticket | None = None  # the dial that made this link; None if the peer dialled
+    serial: str = ""  # the number of that certificate, upper-case hexadecimal; empty without one
 
 
 @dataclass(frozen=True, slots=True)

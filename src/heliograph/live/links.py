@@ -17,7 +17,7 @@ from heliograph.errors import Reason
 from heliograph.live.clock import now_ns
 from heliograph.live.inputs import MachineInputs
 from heliograph.live.link_table import LinkTable, Outlet
-from heliograph.live.tls import peer_identity, reason_of
+from heliograph.live.tls import peer_identity, peer_serial, reason_of
 from heliograph.machine import LinkId, Peer, Ticket, TurnedAway
 
 VECTORED_BYTES = 8_192  # a chunk larger than this is worth a vectored write
@@ -153,13 +153,6 @@ class SocketLink(asyncio.BaseProtocol):
         except OSError:
             self.abort()  # the peer was faster
 
-    def refuse_revoked(self, serials: frozenset[str]) -> None:
-        """End the link if its peer's certificate has one of these serial numbers: it was revoked meanwhile."""
-        tls = None if self._transport is None else self._transport.get_extra_info("ssl_object")
-        shown = None if tls is None else tls.getpeercert()
-        if shown and shown.get("serialNumber", "").lstrip("0") in serials:
-            self.hang_up(Reason.CERTIFICATE_REVOKED)
-
     def linger_over(self) -> None:
         """The peer has had time to hang up."""
         if self._transport is not None and self._transport.get_write_buffer_size() == 0:
@@ -192,12 +185,14 @@ class SocketLink(asyncio.BaseProtocol):
 
     def _peer(self, transport: asyncio.Transport) -> Peer:
         tls = transport.get_extra_info("ssl_object")
+        shown = None if tls is None else tls.getpeercert()
         return Peer(
             transport="tcp" if tls is None else "tls",
             address=format_address(transport.get_extra_info("peername")),
             listener=self._listener,
-            identity=None if tls is None else peer_identity(tls.getpeercert()),
+            identity=peer_identity(shown),
             ticket=self._ticket,
+            serial=peer_serial(shown),
         )
 
 

@@ -124,6 +124,7 @@ class LinkHost(HostInputs, Protocol):
     """A host, as the network sees it."""
 
     identity: Identity | None  # the identity that its certificate proves on secure links
+    serial: str  # the number of that certificate
     ends: dict[LinkId, End]
 
     def seat(self, machine: str) -> Seat:
