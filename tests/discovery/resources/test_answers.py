@@ -32,9 +32,9 @@ def told_many(pipe: OnPipe, count: int, text: str = "") -> list[tuple[int, int]]
     return [(size, id) for id, size in enumerate(sizes, 1)]
 
 
-def fetched(pipe: OnPipe, **wish: Any) -> tuple[list[dict[str, Any]], int]:
+def fetched(pipe: OnPipe, **question: Any) -> tuple[list[dict[str, Any]], int]:
     """A whole answer, and how many parts it came in."""
-    answer = pipe.ask({"do": "discover", "model": "static", **wish})
+    answer = pipe.ask({"do": "discover", "model": "static", **question})
     rows, more, parts = answer["resources"], answer["more"], 1
     while more:
         part = pipe.ask({"do": "part", **more})

@@ -18,7 +18,7 @@ import msgspec
 from heliograph.discovery.resources.conditions import ResourceCondition, fixed_values, read_condition
 from heliograph.discovery.resources.core import ResourceCore
 from heliograph.discovery.resources.forwarding import HERE, NORMAL
-from heliograph.discovery.resources.gathering import GatheredAnswer, ResourceWish
+from heliograph.discovery.resources.gathering import GatheredAnswer, ResourceQuestion
 from heliograph.discovery.resources.messages import AdvertisedResource, RequestId, ResourceState
 from heliograph.discovery.resources.table import HostingBroker, TableDifference, TableRow
 from heliograph.errors import ProtocolError, Reason
@@ -178,7 +178,7 @@ class Watchers:
         if watcher.is_static:
             self._snapshot_static(core, watcher, now)
             return
-        wish = ResourceWish(watcher.condition, NORMAL, deadline_ns=self._deadline_ns)
+        question = ResourceQuestion(watcher.condition, NORMAL, deadline_ns=self._deadline_ns)
         watcher.asking = True
 
         def answered(answer: GatheredAnswer, now: Instant) -> None:
@@ -188,7 +188,7 @@ class Watchers:
             self._answered(core, watcher, answer, now)
 
         try:
-            core.gathering.begin(wish, answered, now)
+            core.gathering.begin(question, answered, now)
         except ProtocolError as error:
             core.count(error.reason)
             watcher.asking = False
