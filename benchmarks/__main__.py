@@ -40,6 +40,7 @@ NAMES = (
     "topics",
     "resources",
     "spark",
+    "monitor",
 )
 
 

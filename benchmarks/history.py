@@ -77,7 +77,7 @@ def fill(folder: Path) -> None:
     backend.close()
 
 
-def _start(stack: ExitStack, folder: Path, embedded: bool) -> tuple[int, int, Any, float]:
+def start(stack: ExitStack, folder: Path, embedded: bool) -> tuple[int, int, Any, float]:
     """The broker of live traffic and the store. Their ports; the store's process, and when it was started."""
     key = folder / "key"
     key.write_text("ab" * 32)
@@ -106,7 +106,7 @@ def _found(store: int) -> OurPublisher:
 def _start_s_empty() -> float:
     """The same with nothing in the vault, to tell what the history adds."""
     with tempfile.TemporaryDirectory(prefix="heliograph-bench-") as folder, ExitStack() as stack:
-        _, store, _, began = _start(stack, Path(folder), False)
+        _, store, _, began = start(stack, Path(folder), False)
         _found(store)
         return time.perf_counter() - began
 
@@ -222,7 +222,7 @@ def run(quick: bool) -> dict[str, Any]:
         for place in PLACES:
             say(f"the store {'in its own process' if place == 'own' else 'beside its broker'}")
             with ExitStack() as stack:
-                port, store, process, began = _start(stack, folder, place == "embedded")
+                port, store, process, began = start(stack, folder, place == "embedded")
                 reader = _found(store)
                 figures[f"start_s_{place}"] = time.perf_counter() - began
                 figures[f"memory_mib_{place}"] = _mib(process)

@@ -81,6 +81,9 @@ class Heliograph:
     name = "ours"
     window = 16_384
 
+    def __init__(self, settings: Sequence[str] = ()) -> None:
+        self._settings = settings  # lines of its configuration
+
     def absent(self) -> str | None:
         """It is always here."""
         return None
@@ -95,7 +98,7 @@ class Heliograph:
         if tls is not None:
             lines += ["secure = true", "[tls]", f'certificate = "{tls.certificate}"', f'key = "{tls.key}"']
             lines += [f'authority = "{tls.ca}"']
-        return _command(written(folder, "heliograph.toml", lines + _access()))
+        return _command(written(folder, "heliograph.toml", [*lines, *self._settings, *_access()]))
 
     def linked(self, folder: Path, place: Place) -> list[str]:
         """With a network key; one side dials. The access rules are the same at every broker."""

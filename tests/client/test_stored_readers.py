@@ -62,3 +62,23 @@ def test_a_publisher_is_told_that_its_store_has_less_than_it_acknowledged() -> N
         (asked,) = [frame for frame in services if body_of(frame)["do"] == "attach"]
         script.say(an_answer(asked, {"have": have}))
         assert [refused.reason for refused in script.session.collect_refusals()] == told
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_runs_tell_when_their_publications_were_stored(early: bool) -> None:
+    script = Script()
+    script.connect()
+    script.tell(ReadStores(1, "a", positions={NAME: 0}, since_us=5, ends={NAME: 2}, raw=True, times=True))
+    script.say(an_answer(asked_of(script, "find"), {"stores": [ADVERTISED]}))
+    opening = asked_of(script, "open")
+    asked = body_of(opening)
+    assert (asked["times"], asked["position"], asked["since_us"]) == (True, 0, 5)
+    channel, inbox = asked["channel"], script.inbox().encode()
+    opened = an_answer(opening, {"channel": channel, "position": 0, "first": 0, "next": 2})
+    times = stores.encode(stores.Notice(channel, 1, taken=[(0, 7)]))
+    told = stores.stored(inbox, STORE, 0, times, flags=stores.StoredFlag.NOTICE)
+    first = stores.stored(inbox, STORE, 0, an_event(1), stores.span(channel, 0, 1, [0]))
+    second = stores.stored(inbox, STORE, 0, an_event(2), stores.span(channel, 1, 2, [0]))
+    script.say(told + first + second + opened if early else opened + told + first + second)
+    runs = script.session.inbox(script.outcome(1).value).take_all()
+    assert [(run.positions, [*run.taken]) for run in runs] == [([0], [(0, 7)]), ([1], [])]

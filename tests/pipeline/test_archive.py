@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
+from heliograph.discovery.brokers.messages import BrokerAdvertisement, write
 from heliograph.errors import UsageError
 from heliograph.pipeline import archive, kinds
 from heliograph.pipeline.tables import LakeTables
@@ -22,6 +23,7 @@ SCHEMA = (
     "topic string, value binary, partition int, offset long, timestamp timestamp, headers string, store string, "
     "origin string, sequence long, synchronised boolean, stored timestamp"
 )
+ADVERTISED = write(BrokerAdvertisement("b1", 3, 7, 60, "h", {"tcp": 7417}), pad=False)
 NOON = datetime(2026, 11, 16, 12, tzinfo=UTC)
 
 
@@ -62,6 +64,7 @@ def test_each_kind_has_its_table_and_what_cannot_be_read_is_kept_apart(spark: Sp
             },
         ),
         ("Services/Discovery/Topics", b"HGT\x09rest"),
+        ("Services/BrokerDiscoveryNodes/BrokerAdvertisement", ADVERTISED),
         ("Services/Stores/Advertisement", b"\xff\x01"),
         ("Entity/ada/1", b"for ada"),
     )
@@ -70,7 +73,7 @@ def test_each_kind_has_its_table_and_what_cannot_be_read_is_kept_apart(spark: Sp
 
     assert counts == {
         "events": 2, "brokers": 2, "hops": 1, "links": 1, "denials": 1, "discovery": 1, "resource_updates": 1,
-        "advertisements": 2, "quarantine": 4,
+        "broker_messages": 1, "advertisements": 2, "quarantine": 4,
     }  # fmt: skip
     assert tables.names() == sorted([*counts, "topic_messages"]), "the last one is empty"
     event = tables.read(spark, "events").orderBy("offset").first()
@@ -84,6 +87,9 @@ def test_each_kind_has_its_table_and_what_cannot_be_read_is_kept_apart(spark: Sp
     resource = tables.read(spark, "resource_updates").first()
     assert resource is not None
     assert (resource["id"], resource["attributes"], resource["condition"]) == ("r1", '{"disk":7}', "disk in 0..9")
+    broker = tables.read(spark, "broker_messages").first()
+    assert broker is not None
+    assert (broker["what"], broker["broker"], broker["ports"]) == ("advertisement", "b1", '{"tcp":7417}')
     bad = tables.read(spark, "quarantine").orderBy("offset").collect()
     assert [row["reason"] for row in bad] == [
         "not a hops record: no time_us in its JSON",

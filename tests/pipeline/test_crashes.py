@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 import heliograph
 from heliograph.pipeline import archive
 from tests.live.processes import Process
+from tests.pipeline import sinking
 from tests.pipeline.crashing import (
     COMMIT,
     COMMITTED,
@@ -48,8 +49,8 @@ def broker(folder: Path) -> Process:
     return Process(folder, "--log-format", "json", "--listen", "127.0.0.1:0", "--no-discovery", *place)
 
 
-def crash(url: str, store: int, tables: Path, point: str, victim: str) -> tuple[int, str]:
-    command = [sys.executable, "-m", "tests.pipeline.crashing", url, str(store), str(tables), point, victim]
+def crash(program: str, *words: object) -> tuple[int, str]:
+    command = [sys.executable, "-m", f"tests.pipeline.{program}", *map(str, words)]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, check=False, timeout=500, text=True)
     return ended.returncode, ended.stderr
 
@@ -67,7 +68,7 @@ def test_a_killed_archive_goes_on_with_every_row_once(
         with heliograph.connect_blocking(url) as client:
             client.publish_batch("t", [b"%d" % number for number in range(ROWS)], reliable=True)
         for _ in range(TRIES):
-            code, told = crash(url, first.process.pid, tables, point, victim)
+            code, told = crash("crashing", url, first.process.pid, tables, point, victim)
             if TOO_BUSY not in told:
                 break
     assert (tmp_path / "killed").exists(), told
@@ -81,6 +82,47 @@ def test_a_killed_archive_goes_on_with_every_row_once(
 
     offsets = DeltaTable(str(tables / "events")).to_pyarrow_table(columns=["offset"])["offset"].to_pylist()
     assert sorted(offsets) == list(range(ROWS))
+
+
+SINK_CASES = [
+    pytest.param(sinking.COMMIT, DRIVER, marks=pytest.mark.sweep),
+    *(
+        pytest.param(*case, marks=pytest.mark.soak)
+        for case in (
+            (sinking.STAGE, WORKER),
+            (sinking.STAGE, JAVA),
+            (sinking.COMMIT, JAVA),
+            (sinking.COMMITTED, DRIVER),
+            (sinking.COMMITTED, JAVA),
+        )
+    ),
+]
+
+
+@pytest.mark.spark
+@pytest.mark.live
+@pytest.mark.req("S1")
+@pytest.mark.parametrize(("point", "victim"), SINK_CASES)
+def test_a_killed_stream_into_the_network_is_there_once(
+    spark: SparkSession, point: str, victim: str, tmp_path: Path
+) -> None:
+    numbers = [(f"out/{number % 3}", f"{number}") for number in range(ROWS)]
+    rows = spark.createDataFrame(numbers, sinking.SCHEMA).repartition(3)
+    rows.write.parquet(str(tmp_path / "rows"))
+    with broker(tmp_path) as process:
+        url = f"heliograph://127.0.0.1:{process.port}"
+        with heliograph.connect_blocking(url) as client:
+            (store,) = client.stores()
+        for _ in range(TRIES):
+            code, told = crash("sinking", url, store.name, tmp_path, point, victim)
+            if TOO_BUSY not in told:
+                break
+        assert (tmp_path / "killed").exists(), told
+        assert victim != DRIVER or code == -signal.SIGKILL
+        assert victim != WORKER or code == 0, "Spark runs the task again"
+        sinking.start(spark, url, store.name, tmp_path).awaitTermination()
+        with heliograph.connect_blocking(url) as client, client.replay("out/#") as replay:
+            assert sorted(int(one.payload) for one in replay) == list(range(ROWS))
 
 
 def test_every_point_and_victim_is_among_the_cases() -> None:

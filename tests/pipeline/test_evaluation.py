@@ -10,7 +10,7 @@ import pytest
 
 from heliograph.cli.evaluate import save_measurements
 from heliograph.errors import UsageError
-from heliograph.evaluation.measurements import BASE_US, of_brokers, of_topics
+from heliograph.evaluation.measurements import BASE_US, of_brokers, of_resources, of_topics
 from heliograph.pipeline import evaluation, jobs
 
 if TYPE_CHECKING:
@@ -54,9 +54,28 @@ def test_topics_are_measured_in_the_same_form() -> None:
 
 
 def test_a_metric_over_sizes_is_a_line(tmp_path: Path) -> None:
-    row = {"experiment": "brokers", "metric": "scale: found", "unit": "", "paper": None}
-    made = evaluation.draw([{**row, "label": str(size), "ours": 1.0} for size in (10, 100, 1_000)], tmp_path)
+    row = {"experiment": "brokers", "metric": "scale: found", "unit": "", "paper": None, "ours": 1.0}
+    found = [{**row, "parameters": json.dumps({"brokers": str(size)})} for size in (10, 100, 1_000)]
+    made = evaluation.draw(found, tmp_path)
     assert [path.name for path in made] == ["brokers-scale--found.svg", "brokers-scale--found.png"]
+    assert evaluation.draw(found[:2], tmp_path) == [], "two points are no line"
+
+
+def test_measurements_of_resources_are_lines_over_similarity(tmp_path: Path) -> None:
+    row = {"resources": 10, "space": 2, "time": 1}
+    report = {
+        "seed": 1,
+        "sharing": [
+            {**row, "similarity": level, "deliver": deliver, "messages": 9 * level, "answer_ms": 1.0}
+            for level in (0.1, 0.5, 0.9) for deliver in ("pull", "push")
+        ],
+    }  # fmt: skip
+    rows = of_resources(report, "r", "0.1", 0)
+    table = [{**each, "ours": each["value"], "parameters": json.dumps(each["parameters"])} for each in rows]
+    made = {path.name for path in evaluation.draw(table, tmp_path) if path.suffix == ".svg"}
+    assert made == {"resources-sharing-messages.svg", "resources-sharing-answer-ms.svg"}
+    over, lines = evaluation._lines([each for each in table if each["metric"] == "messages"])
+    assert (over, len(lines), sorted(map(len, lines.values()))) == ("similarity", 2, [3, 3])
 
 
 def test_a_figure_shows_ours_beside_the_papers(tmp_path: Path) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from heliograph.errors import ProtocolError, UsageError
-from heliograph.pipeline.rows import COLUMNS, parse_attributes, to_batch
+from heliograph.pipeline.rows import COLUMNS, UNKNOWN, parse_attributes, to_batch
 from heliograph.services.broker_session import _publications
 from heliograph.wire.frames import event
 
@@ -36,6 +37,14 @@ def test_columns_say_what_each_frame_says(made: list) -> None:
         disk = publication.headers.get("disk")
         assert row["disk"] == (float(disk) if type(disk) in (int, float) else None)
     assert [row["offset"] for row in rows] == list(range(len(made)))
+
+
+@pytest.mark.req("S1")
+def test_each_row_has_the_time_that_holds_at_its_position() -> None:
+    data = b"".join(event(b"t", b"", 1, number) for number in range(5))
+    taken = [(10, 1_000_000), (12, UNKNOWN), (14, 2_000_000)]
+    rows = to_batch("s", data, [9, 10, 11, 13, 20], ["stored"], taken=taken).column("stored")
+    assert rows.cast(pa.int64()).to_pylist() == [None, 1_000_000, 1_000_000, None, 2_000_000]
 
 
 @given(st.binary(max_size=80), frames)

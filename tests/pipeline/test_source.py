@@ -16,7 +16,7 @@ import heliograph
 from heliograph.errors import UsageError
 from heliograph.pipeline import archive
 from heliograph.pipeline.options import LOG, SourceOptions, read_options
-from heliograph.pipeline.source import DataLossError, LogRange, StoreLog, limited, plan, resolve
+from heliograph.pipeline.source import DataLossError, LogRange, LogStreamReader, StoreLog, limited, plan, resolve
 from heliograph.pipeline.tables import LakeTables
 from tests.live.processes import Process
 
@@ -88,6 +88,24 @@ def test_ranges_cover_what_was_asked_once_and_gaps_are_told() -> None:
     allowed = SourceOptions(fail_on_loss=False)
     assert [(r.start, r.end) for r in plan(allowed, logs, {"a": {LOG: 2}}, {"a": {LOG: 9}})] == [(5, 9)]  # type: ignore[attr-defined]
     assert resolve({"a": {LOG: -1}}, logs) == {"a": {LOG: 25}}
+
+
+@pytest.mark.live
+@pytest.mark.req("S1")
+def test_retention_waits_for_a_query_at_a_store_of_any_of_its_filters(tmp_path: Path) -> None:
+    place = ("--store", "--store-place", str(tmp_path / "kept"), "--store-pattern", "b/#")
+    arguments = ("--log-format", "json", "--listen", "127.0.0.1:0", "--no-discovery", *place)
+    with Process(tmp_path, *arguments) as broker:
+        url = f"heliograph://127.0.0.1:{broker.port}"
+        reader = LogStreamReader(read_options({"url": url, "subscribe": "a/#,b/#", "reader": "spark"}, True))
+        with heliograph.connect_blocking(url) as client:
+            client.publish_batch("b/1", [b"x"] * 9, reliable=True)
+            (store,) = client.stores()
+            for position in (4, 7):
+                reader.commit({store.id: {LOG: position}})
+                assert [(one.name, one.position) for one in client.durable_subscriptions()] == [("spark", position)]
+                client.drop_subscription("spark")  # as retention does with a name that is idle for too long
+        reader.stop()
 
 
 # -- with Spark -------------------------------------------------------------------------------------------------------

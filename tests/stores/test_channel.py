@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -133,6 +134,34 @@ def test_a_reading_by_time_begins_with_the_run_that_reached_it() -> None:
     at_us = ledge.vault.logs["main"].runs[-1].first_ns // 1_000
     opened(ledge, since_us=at_us)
     assert positions(ledge) == [3]
+
+
+def test_a_reading_by_time_and_position_begins_with_the_later() -> None:
+    ledge = filled(3)
+    ledge.wait(60_000)
+    ledge.deliver(event(b"t", b"", ORIGIN, 4))
+    ledge.settle()
+    at_us = ledge.vault.logs["main"].runs[-1].first_ns // 1_000
+    assert opened(ledge, position=1, since_us=at_us)[1]["position"] == 3
+    assert opened(ledge, position=1, since_us=0)[1]["position"] == 1
+    assert opened(ledge, position=1, since_us=at_us, end=2)[1]["position"] == 3
+    assert notices(ledge)[-1] == {"channel": 1, "next": 3}, "nothing of that range was stored so late"
+
+
+def test_a_reader_that_asks_is_told_when_publications_were_stored() -> None:
+    ledge = filled(3)
+    ledge.wait(60_000)
+    ledge.deliver(event(b"t", b"", ORIGIN, 4))
+    ledge.settle()
+    ledge.frames.clear()
+    runs = ledge.vault.logs["main"].runs
+    opened(ledge, times=True)
+    (told,) = [notice["taken"] for notice in notices(ledge)]
+    assert told[0] == [0, runs[0].last_ns // 1_000]
+    assert told[-1] == [3, runs[-1].last_ns // 1_000]
+    assert all(later[1] - earlier[1] >= 1_000 for earlier, later in pairwise(told))
+    kinds = [frame.flags for frame in ledge.frames if frame.topic == INBOX.encode() and frame.flags in (0, 8)]
+    assert kinds == [8, 0], "the times come before their frame"
 
 
 def test_the_pace_of_a_replay_is_that_of_the_log() -> None:

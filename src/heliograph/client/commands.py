@@ -111,13 +111,14 @@ class ReadStores:
     store: str = ""  # the name or id of the only store to read; empty: every store that serves a part of the filter
     start: str = ""  # "first", "next"; empty: resume under the name; if that is new "next", without a name "first"
     positions: dict[str, int] = field(default_factory=dict)  # by store: begin here instead
-    since_us: int | None = None  # … or at the first publication stored at this time or later
+    since_us: int | None = None  # … and not before the first publication stored at this time or later
     ends: dict[str, int] = field(default_factory=dict)  # by store: end before this position
     until_us: int | None = None  # … or before the first publication stored after this time
     pace: float = 0.0  # 0: full speed; 1: as fast as they were published; 2: twice as fast
     window: int = 1_000  # publications under way or unread
     bytes_max: int = 64 << 20  # of the same
     raw: bool = False
+    times: bool = False  # StoredRuns tell when their publications were stored
     manual: bool = False  # the program acknowledges what it is done with
 
 

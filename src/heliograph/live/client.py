@@ -25,7 +25,7 @@ from heliograph.errors import ClosedError, UsageError
 from heliograph.live.calls import Calls
 from heliograph.live.loop import Driver
 from heliograph.live.publisher_file import PublisherFile
-from heliograph.live.resources import ResourceCalls
+from heliograph.live.resources import ClientTasks, ResourceCalls
 from heliograph.live.stored import FOREVER_MS, READ_WINDOW, StoreFace, milliseconds
 from heliograph.live.subscription import Callback, Incoming, OpenSubscriptions, Subscribing, Subscription
 from heliograph.live.tls import TlsContexts
@@ -81,6 +81,7 @@ class Client(StoreFace, TopicCalls, ResourceCalls):
         self._sending = False  # a send is scheduled at the end of this turn
         self._turn_bytes = 0
         self._stopping: asyncio.Task[None] | None = None
+        self._tasks = ClientTasks()
 
     # -- properties -----------------------------------------------------------------------------------------------
 
@@ -340,6 +341,7 @@ class Client(StoreFace, TopicCalls, ResourceCalls):
         if not self._session.ended:
             await self._calls.request(commands.Close)
         self._subscriptions.cancel_callbacks()
+        self._tasks.cancel()
         self._desk.stop()
         if self._following is not None:
             await self._following.stop()

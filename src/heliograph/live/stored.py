@@ -140,15 +140,17 @@ class StoreFace:
         follow: bool = False,
         pace: float = 0.0,
         raw: bool = False,
+        times: bool = False,
         window: int = RUN_WINDOW,
         inbox_bytes_max: int = 64 << 20,
     ) -> Subscribing:
         """Publications kept by stores: ``await`` it for a Subscription, or use it with ``async with``.
 
         It begins with the oldest, at ``position`` (by store, such as a subscription's ``position``), or with what was
-        stored ``since`` a time. It ends with what is stored when it begins, before ``end`` (by store), or with what was
-        stored ``until`` a time; with ``follow`` it continues with what is stored later. ``pace`` is 0 for full speed, 1
-        for the speed at which publications were stored, 2 for twice that. ``store``, a name or id, reads only this one.
+        stored ``since`` a time; with both, at the later of them. It ends with what is stored when it begins, before
+        ``end`` (by store), or with what was stored ``until`` a time; with ``follow`` it continues with what is stored
+        later. ``pace`` is 0 for full speed, 1 for the speed at which publications were stored, 2 for twice that.
+        ``store``, a name or id, reads only this one.
 
         With ``raw`` each item is a StoredRun: many publications as bytes, with their positions. ``runs`` iterates over
         them.
@@ -172,6 +174,7 @@ class StoreFace:
                 window=window,
                 bytes_max=inbox_bytes_max,
                 raw=raw,
+                times=times,
             )
             return await self._subscriptions.subscribe(command, None)
 
@@ -189,9 +192,13 @@ class StoreFace:
         end: Mapping[str, int] | None = None,
         until: Moment | None = None,
         follow: bool = False,
+        times: bool = False,
         window: int = RUN_WINDOW,
     ) -> AsyncIterator[StoredRun]:
-        """A replay as whole runs, for programs that read millions: EVENT frames as bytes, with their positions."""
+        """A replay as whole runs, for programs that read millions: EVENT frames as bytes, with their positions.
+
+        With ``times`` each run also tells when its publications were stored.
+        """
         reading = self.replay(
             filter,
             where=where,
@@ -203,6 +210,7 @@ class StoreFace:
             until=until,
             follow=follow,
             raw=True,
+            times=times,
             window=window,
         )
         async with reading as subscription:

@@ -8,6 +8,7 @@ Not here: frame bytes (wire/frames.py), routing (broker/).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -150,14 +151,23 @@ class StoredPublication(Publication):
 class StoredRun:
     """Publications of a store as bytes: whole EVENT frames and their positions. For programs that read many."""
 
-    __slots__ = ("after", "before", "data", "positions", "store")
+    __slots__ = ("after", "before", "data", "positions", "store", "taken")
 
-    def __init__(self, store: str, before: int, after: int, positions: list[int], data: bytes) -> None:
+    def __init__(
+        self,
+        store: str,
+        before: int,
+        after: int,
+        positions: list[int],
+        data: bytes,
+        taken: Sequence[tuple[int, int]] = (),
+    ) -> None:
         self.store = store
         self.before = before  # it covers the log from here …
         self.after = after  # … up to, not including, here; positions that are missing in it did not match
         self.positions = positions
         self.data = data
+        self.taken = taken  # (position, µs since 1970): when it was stored, each until the next one; empty: unknown
 
     @property
     def size(self) -> int:

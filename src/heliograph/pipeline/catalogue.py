@@ -99,6 +99,21 @@ VIEWS: tuple[SqlView, ...] = (
              from topic_messages where what = 'advertise' and uuid is not null group by owner""",
     ),
     SqlView(
+        "advertised_brokers",
+        ("broker_messages",),
+        """with told as (
+               select *, lag(struct(host, ports, network, institution, geography, address, withdrawn))
+                           over (partition by broker, incarnation order by number, offset) as before,
+                      coalesce(time, stored) as at
+                 from broker_messages where what = 'advertisement' and broker is not null),
+             changes as (
+               select *, lead(at) over (partition by broker order by incarnation, number, offset) as next from told
+                where before is null
+                   or before != struct(host, ports, network, institution, geography, address, withdrawn))
+           select broker, host, ports, network, institution, geography, address, at as valid_from, next as valid_to
+             from changes where not withdrawn""",
+    ),
+    SqlView(
         "advertised",
         ("advertisements",),
         """with told as (

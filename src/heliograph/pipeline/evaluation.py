@@ -1,13 +1,14 @@
 """Tables and figures of evaluations, our results beside the papers'.
 
 In:    a folder of measurements (`heliograph evaluate … --save FOLDER`).
-Out:   a summary, and figures as SVG and PNG: our results beside the paper's, or a line over sizes.
+Out:   a summary, and figures as SVG and PNG: our results beside the paper's, or lines over sizes.
 State: none.
 Not here: the experiments and their rows (evaluation/).
 """
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,8 @@ SCHEMA = (
 SIZE = (7.5, 4.0)  # inches
 BARS_MAX = 40
 POINTS_MIN = 3
+LINES_MAX = 12  # in one figure
+RUNS = "runs"  # a parameter that says how often something was measured
 SPREADS = (", sd", ", max", ", min", ", se")  # suffixes of metrics that belong to a mean
 OURS, THEIRS = "#1f6f8b", "#c9a227"
 
@@ -31,7 +34,7 @@ def measurements(spark: SparkSession, folder: str) -> DataFrame:
     """All measurements."""
     if not any(Path(folder).glob("*.jsonl")):
         raise UsageError(f"{folder} has no measurements: run `heliograph evaluate brokers --save {folder}` first")
-    rows = spark.read.schema(SCHEMA).json(f"{folder}/*.jsonl")
+    rows = spark.read.schema(SCHEMA).json(f"{Path(folder).absolute()}/*.jsonl")
     return rows.selectExpr("*", "timestamp_micros(time_us) as time")
 
 
@@ -40,19 +43,20 @@ def summary(rows: DataFrame) -> DataFrame:
     from pyspark.sql import functions as f
 
     labelled = rows.withColumn(
-        "label", f.concat_ws(", ", f.map_values(f.map_filter("parameters", lambda k, _: k != "runs")))
+        "label", f.concat_ws(", ", f.map_values(f.map_filter("parameters", lambda k, _: k != RUNS)))
     )
     found = labelled.groupBy("experiment", "metric", "unit", "label").agg(
         f.count(f.lit(1)).alias("runs"),
         f.round(f.avg("value"), 4).alias("ours"),
         f.round(f.stddev_samp("value"), 4).alias("between_runs"),
         f.max("paper").alias("paper"),
+        f.to_json(f.first("parameters")).alias("parameters"),
     )
     return found.orderBy("experiment", "metric", "label")
 
 
 def draw(table: list[dict[str, Any]], folder: Path) -> list[Path]:
-    """Bars for each metric that a paper reports too; a line for each that was measured at three or more sizes."""
+    """Bars for each metric that a paper reports too; lines for each that was measured at three or more sizes."""
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in table:
         if not row["metric"].endswith(SPREADS):
@@ -62,8 +66,10 @@ def draw(table: list[dict[str, Any]], folder: Path) -> list[Path]:
         beside = [row for row in rows if row["paper"] is not None]
         if beside:
             made += _bars(experiment, metric, beside, folder)
-        elif len(rows) >= POINTS_MIN and all(_number(row["label"]) is not None for row in rows):
-            made += _line(experiment, metric, rows, folder)
+        else:
+            over, lines = _lines(rows)
+            if over:
+                made += _drawn_lines(experiment, metric, rows[0]["unit"], over, lines, folder)
     return made
 
 
@@ -74,16 +80,39 @@ def _number(text: str) -> float | None:
         return None
 
 
-def _line(experiment: str, metric: str, rows: list[dict[str, Any]], folder: Path) -> list[Path]:
+def _lines(rows: list[dict[str, Any]]) -> tuple[str, dict[str, list[tuple[float, float]]]]:
+    """The parameter to draw over, and a line for each combination of the others; nothing if that is no drawing."""
+    parameters = [json.loads(row.get("parameters") or "{}") for row in rows]
+    over, most = "", POINTS_MIN - 1
+    for name in parameters[0]:
+        found = {_number(each.get(name, "")) for each in parameters}
+        if name != RUNS and None not in found and len(found) > most:
+            over, most = name, len(found)
+    lines: dict[str, list[tuple[float, float]]] = {}
+    for row, each in zip(rows, parameters, strict=True):
+        if over and row["ours"] is not None:
+            others = ", ".join(str(value) for name, value in each.items() if name not in (over, RUNS))
+            lines.setdefault(others, []).append((float(each[over]), row["ours"]))
+    whole = all(len(points) >= POINTS_MIN for points in lines.values())
+    return (over if whole and 0 < len(lines) <= LINES_MAX else ""), lines
+
+
+def _drawn_lines(
+    experiment: str, metric: str, unit: str, over: str, lines: dict[str, list[tuple[float, float]]], folder: Path
+) -> list[Path]:
     pyplot = _pyplot()
-    points = sorted((_number(row["label"]) or 0.0, row["ours"]) for row in rows)
     figure, axes = pyplot.subplots(figsize=SIZE)
-    axes.plot([x for x, _ in points], [y for _, y in points], marker="o", color=OURS)
-    if points[0][0] > 0 and points[-1][0] >= 100 * points[0][0]:
+    for name, points in lines.items():
+        colour = {"color": OURS} if len(lines) == 1 else {}
+        axes.plot(*zip(*sorted(points), strict=True), marker="o", label=name, **colour)
+    sizes = sorted(x for points in lines.values() for x, _ in points)
+    if sizes[0] > 0 and sizes[-1] >= 100 * sizes[0]:
         axes.set_xscale("log")
     axes.set_ylim(bottom=0)
-    axes.set_xlabel("size")
-    axes.set_ylabel(f"{metric}, {rows[0]['unit']}" if rows[0]["unit"] else metric)
+    axes.set_xlabel(over)
+    if len(lines) > 1:
+        axes.legend(frameon=False, fontsize=7)
+    axes.set_ylabel(f"{metric}, {unit}" if unit not in ("", "1") else metric)
     axes.set_title(experiment, fontsize=10)
     return _written(figure, experiment, metric, folder)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from heliograph.errors import UsageError
 from heliograph.pipeline import archive, catalogue, evaluation, history, network, requests
-from heliograph.pipeline.tables import LakeTables
+from heliograph.pipeline.tables import LakeTables, absolute
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -72,7 +72,7 @@ def match(
     events = LakeTables(root).read(spark, "events", since, until)
     found = history.match(events, subscriptions, keep=[*history.KEY, "topic", "timestamp"]).persist()
     if save:
-        found.write.mode("overwrite").parquet(save)
+        found.write.mode("overwrite").parquet(absolute(save))
     counts = {row["subscription"]: row["count"] for row in found.groupBy("subscription").count().collect()}
     matched = [{"subscription": id, "events": counts.get(id, 0)} for id, *_ in subscriptions]
     return {"matches": sum(counts.values()), "subscriptions": matched}
@@ -119,7 +119,7 @@ def read_requests(spark: SparkSession, path: str) -> DataFrame:
     """Requests from Parquet, JSON lines or CSV: filter, language, where, and optionally time."""
     if not Path(path).exists() and "://" not in path:
         raise UsageError(f"{path} is not there")
-    ending = Path(path).suffix
+    ending, path = Path(path).suffix, absolute(path)
     if ending == ".csv":
         table = spark.read.option("header", "true").csv(path)
     elif ending in (".json", ".jsonl"):

@@ -3,7 +3,8 @@
 In:    rows in the columns of the source (rows.py).
 Out:   KINDS; with_kind(): rows with the name of their table; TableKind.rows(): the rows of a table, in its columns.
 State: none.
-Not here: writing tables (tables.py, archive.py), views over them (catalogue.py), binary messages (topic_messages.py).
+Not here: writing tables (tables.py, archive.py), views over them (catalogue.py), binary messages (topic_messages.py,
+       broker_messages.py).
 
 JSON is read by Spark's own ``from_json``, so that no Python runs per row except for binary payloads. Payloads that a
 kind cannot read, and those without a kind, go to the table ``quarantine`` with the reason. Nothing here may fail on a
@@ -16,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from heliograph.pipeline.broker_messages import as_json as broker_as_json
 from heliograph.pipeline.topic_messages import as_json
 
 if TYPE_CHECKING:
@@ -224,6 +226,24 @@ KINDS: tuple[TableKind, ...] = (
             "origin as publisher",
         ),
         as_json=as_json,
+    ),
+    TableKind(
+        "broker_messages",
+        "topic like 'Services/BrokerDiscoveryNodes/%'",
+        "what string, is_sealed boolean, broker string, incarnation bigint, number bigint, lifetime_s bigint, "
+        "host string, ports string, address string, island string, brokers bigint, geography string, "
+        "institution string, network string, withdrawn boolean, distances string, request string, requester string, "
+        "role string, issued_us bigint, by string, directory string",
+        (
+            "timestamp as time",
+            *(f"body.{name} as {name}" for name in ("what", "is_sealed", "broker", "incarnation", "number")),
+            *(f"body.{name} as {name}" for name in ("lifetime_s", "host", "ports", "address", "island", "brokers")),
+            *(f"body.{name} as {name}" for name in ("geography", "institution", "network", "withdrawn", "distances")),
+            *(f"body.{name} as {name}" for name in ("request", "requester", "role", "by", "directory")),
+            "timestamp_micros(body.issued_us) as issued",
+            "origin as publisher",
+        ),
+        as_json=broker_as_json,
     ),
     TableKind(
         "advertisements",

@@ -29,7 +29,7 @@ _MEANINGS: tuple[tuple[str, str], ...] = (
     (r"ConcurrentQuery|CONCURRENT_STREAM_LOG_UPDATE|Another streaming query|multiple streaming queries",
      "another process works with the same checkpoint: stop it, or give this one a checkpoint of its own"),
     (r"TABLE_OR_VIEW_NOT_FOUND.*?`(\S+?)`", "there is no table {0}: ask 'show tables'"),
-    (r"(?:heliograph\.errors\.\w+: )(.+)", "{0}"),
+    (r"heliograph\.(?:\w+\.)*\w+Error: (.+)", "{0}"),
     (r"PARSE_SYNTAX_ERROR\S*\s*(.+)", "the SQL is not understood: {0}"),
     (r"Connection refused.*?sc://|UNAVAILABLE", "the Spark Connect server does not answer: check --remote"),
     (r"All masters are unresponsive|Failed to connect to master", "the Spark master does not answer: check --master"),

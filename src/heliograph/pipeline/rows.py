@@ -23,6 +23,7 @@ from heliograph.errors import ProtocolError, Reason, UsageError
 from heliograph.wire.events import Want, read_events
 
 _TIME = pa.timestamp("us", tz="UTC")
+UNKNOWN = -(1 << 62)  # a time of storing that the store did not tell
 
 COLUMNS: dict[str, pa.DataType] = {
     "topic": pa.string(),
@@ -71,8 +72,9 @@ def to_batch(
     columns: Sequence[str],
     attributes: dict[str, pa.DataType] | None = None,
     partition: int = 0,
+    taken: Sequence[tuple[int, int]] = (),
 ) -> pa.RecordBatch:
-    """The publications of some frames as rows."""
+    """The publications of some frames as rows. ``taken``: when they were stored, by ascending positions."""
     attributes = attributes or {}
     schema = schema_of(columns, attributes)
     wanted = _wanted(columns, bool(attributes))
@@ -92,10 +94,20 @@ def to_batch(
         "offset": lambda: pa.array(np.asarray(positions, np.int64)),
         "partition": lambda: pa.array(np.full(count, partition, np.int32)),
         "store": lambda: _equal_texts(count, len(store.encode()), store.encode() * count),
-        "stored": lambda: pa.nulls(count, _TIME),
+        "stored": lambda: _stored(positions, taken),
     }
     arrays = [makers[name]() for name in columns] + _attributes(headers, attributes)
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _stored(positions: Sequence[int], taken: Sequence[tuple[int, int]]) -> pa.Array:
+    """When publications were stored: each time holds from its position to the next; null if that is unknown."""
+    if not taken:
+        return pa.nulls(len(positions), _TIME)
+    known = np.array(taken, np.int64)
+    places = np.searchsorted(known[:, 0], np.asarray(positions, np.int64), side="right") - 1
+    times = known[np.maximum(places, 0), 1]
+    return pa.array(times, pa.int64(), mask=(places < 0) | (times == UNKNOWN)).cast(_TIME)
 
 
 def _wanted(columns: Sequence[str], has_attributes: bool) -> int:

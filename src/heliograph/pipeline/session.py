@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import atexit
 import importlib.util
+import logging
 import os
 import shutil
 import sys
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 MASTER = "local[*]"
 HEAP = "2g"
+LOWEST = 19  # nice
+GATEWAY = "py4j"  # the package through which PySpark calls Java
 SUBMITTED = "PYSPARK_GATEWAY_PORT"  # spark-submit starts Java first, and passes its port to the application
 SETTINGS: dict[str, str] = {
     "spark.sql.session.timeZone": "UTC",
@@ -60,12 +63,22 @@ _made: list[SparkSession] = []
 
 
 def session(
-    master: str = "", remote: str = "", *, name: str = "heliograph", settings: Mapping[str, str] | None = None
+    master: str = "",
+    remote: str = "",
+    *,
+    name: str = "heliograph",
+    settings: Mapping[str, str] | None = None,
+    gives_way: bool = False,
 ) -> SparkSession:
-    """The session of this process; created on first use. ``remote`` is a Spark Connect server (``sc://host:port``)."""
+    """The session of this process; created on first use. ``remote`` is a Spark Connect server (``sc://host:port``).
+
+    If it ``gives_way``, this process and an embedded Spark run only when other processes leave them the processor.
+    """
     if _made:
         return _made[0]
     prepare()
+    if gives_way and not remote:
+        give_way()
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName(name)
@@ -107,6 +120,25 @@ def prepare() -> None:
     os.environ.setdefault("SPARK_HOME", str(spark_home()))
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ["SPARK_CONF_DIR"] = os.environ.get("SPARK_CONF_DIR") or str(_quiet_folder())
+
+
+def quiet_gateway() -> None:
+    """For a command: nothing about calls of Java that Ctrl-C interrupted. py4j logs them with their stacks, as root."""
+    root = logging.getLogger()
+    if _not_by_py4j not in root.filters:
+        root.addFilter(_not_by_py4j)
+
+
+def _not_by_py4j(record: logging.LogRecord) -> bool:
+    return GATEWAY not in Path(record.pathname).parts
+
+
+def give_way() -> None:
+    """This process, and what it starts, runs only when nothing more important does: no broker waits for a job."""
+    try:
+        os.setpriority(os.PRIO_PROCESS, 0, LOWEST)
+    except (AttributeError, OSError):
+        pass  # then it competes like any other process
 
 
 def spark_home() -> Path:

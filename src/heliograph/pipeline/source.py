@@ -21,18 +21,20 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from heliograph.client.config import SECURE
-from heliograph.errors import HeliographError, UsageError
+from heliograph.errors import HeliographError, Reason, RefusedError, UsageError
 from heliograph.model.topics import covers, matches
 from heliograph.pipeline.options import EARLIEST, LOG, RANGE_POSITIONS, Offsets, SourceOptions, read_options
 from heliograph.pipeline.pushdown import Narrowed, is_offered, narrowed
-from heliograph.pipeline.rows import matching, parse_attributes, to_batch
+from heliograph.pipeline.rows import UNKNOWN, matching, parse_attributes, to_batch
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from heliograph.live.blocking import BlockingClient
+    from heliograph.model.publication import StoredRun
 
 BATCH_BYTES = 8 << 20  # of frames that become one Arrow batch
+HOLDING = 1 << 31  # a channel that no reader of a client uses
 
 
 class DataLossError(HeliographError):
@@ -159,12 +161,12 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._client: BlockingClient | None = None
-        self._is_named = False  # the durable subscription that holds retention back exists
+        self._named: set[str] = set()  # stores that know the durable subscription that holds retention back
         self._last: Offsets | None = None  # with AvailableNow: where to stop
 
     def __getstate__(self) -> dict[str, Any]:
         """Tasks get the options, and connect by themselves."""
-        return {"_options": self._options, "_client": None, "_is_named": False, "_last": None}
+        return {"_options": self._options, "_client": None, "_named": set(), "_last": None}
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 Spark's name
         """Where a new query begins."""
@@ -203,12 +205,28 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         name = self._options.reader
         if not name:
             return
-        client = self._connected()
-        if not self._is_named:
-            client.subscribe(self._options.filters[0], durable=name, start="first", acknowledge="manual").close()
-            self._is_named = True
         for store, logs in end.items():
-            client.ask("stores", {"do": "ack", "store": store, "name": name, "before": logs[LOG]})
+            if store not in self._named:
+                self._hold_back(store, name)
+            try:
+                self._acknowledge(store, name, logs[LOG])
+            except RefusedError as error:
+                if error.reason is not Reason.NAME_UNKNOWN:
+                    raise
+                self._hold_back(store, name)  # it was dropped, or the store was replaced
+                self._acknowledge(store, name, logs[LOG])
+
+    def _hold_back(self, store: str, name: str) -> None:
+        """Make the store know the name of a durable subscription, which nothing reads."""
+        served = next((log.filters for log in self._logs() if log.store == store), self._options.filters)
+        opening = {"do": "open", "store": store, "channel": HOLDING, "name": name, "filter": served[0]}
+        client = self._connected()
+        client.ask("stores", opening | {"start": "first", "window": 1})
+        client.ask("stores", {"do": "close", "store": store, "channel": HOLDING})
+        self._named.add(store)
+
+    def _acknowledge(self, store: str, name: str, before: int) -> None:
+        self._connected().ask("stores", {"do": "ack", "store": store, "name": name, "before": before})
 
     def stop(self) -> None:
         """The query ends."""
@@ -321,9 +339,10 @@ def read_range(options: SourceOptions, part: LogRange) -> Iterator[pa.RecordBatc
                 end={part.store: part.end},
                 since=None if part.since_ms is None else part.since_ms / 1_000,
                 until=None if part.until_ms is None else part.until_ms / 1_000,
+                times="stored" in options.columns,
             )
-            for data, positions in _joined(runs, part.end):
-                batch = to_batch(part.store, data, positions, _read_columns(options), attributes)
+            for data, positions, taken in _joined(runs):
+                batch = to_batch(part.store, data, positions, _read_columns(options), attributes, taken=taken)
                 batch = _once(batch, options.filters[:number], options.pattern)
                 yield batch if len(batch.schema) == len(options.schema) else batch.select(options.schema.names)
 
@@ -341,20 +360,22 @@ def _read_columns(options: SourceOptions) -> list[str]:
     return [*options.columns, *(name for name in needed if name not in options.columns)]
 
 
-def _joined(runs: Iterator[Any], end: int) -> Iterator[tuple[bytes, list[int]]]:
-    """Runs merged, so that small ones cost little."""
+def _joined(runs: Iterator[StoredRun]) -> Iterator[tuple[bytes, list[int], list[tuple[int, int]]]]:
+    """Runs merged, so that small ones cost little: their frames, positions, and times of storing."""
     parts: list[bytes] = []
     positions: list[int] = []
+    taken: list[tuple[int, int]] = []
     size = 0
     for run in runs:
         parts.append(run.data)
         positions += run.positions
+        taken += run.taken or [(run.before, UNKNOWN)]
         size += run.size
         if size >= BATCH_BYTES:
-            yield b"".join(parts), positions
-            parts, positions, size = [], [], 0
+            yield b"".join(parts), positions, taken
+            parts, positions, taken, size = [], [], [], 0
     if positions:
-        yield b"".join(parts), positions
+        yield b"".join(parts), positions, taken
 
 
 def _once(batch: pa.RecordBatch, earlier: Sequence[str], pattern: str) -> pa.RecordBatch:

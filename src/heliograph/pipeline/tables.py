@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -41,7 +42,7 @@ class LakeTables:
     """The tables below one folder: a path, or an address that Spark and delta-rs both understand."""
 
     def __init__(self, root: str) -> None:
-        self.root = root.rstrip("/")
+        self.root = absolute(root.rstrip("/"))
         self._files, self._base = fs.FileSystem.from_uri(_uri(self.root))
 
     def path(self, name: str) -> str:
@@ -199,7 +200,10 @@ def _plain(name: str) -> str:
     return "".join(letter if letter.isalnum() else "-" for letter in name)
 
 
-def _uri(root: str) -> str:
-    from pathlib import Path
+def absolute(place: str) -> str:
+    """A path from the root, since Java may have been started in another folder; an address as it is."""
+    return place if "://" in place else str(Path(place).absolute())
 
-    return root if "://" in root else Path(root).absolute().as_uri()
+
+def _uri(root: str) -> str:
+    return root if "://" in root else Path(root).as_uri()

@@ -23,12 +23,16 @@ from heliograph.vault import Damage, Run
 from heliograph.wire.events import select
 from heliograph.wire.frames import SCAN
 from heliograph.wire.limits import HEAD_BYTES
-from heliograph.wire.stores import NUMBER_MAX, OFFSETS_MAX, STORED_BYTES, span, stored
+from heliograph.wire.stores import NUMBER_MAX, OFFSETS_MAX, STORED_BYTES, STORED_BYTES_BULK, TAKEN_MAX, span, stored
 
 UNDER_WAY_BYTES_MAX = 2 << 20  # whatever the window is, because the reader's broker queues it
+UNDER_WAY_BYTES_BULK = 3 << 20  # with a frame more, it is less than the broker drops frames at
+BULK_WINDOW = 16_384  # a reader that may have so many under way reads much: larger frames cost less
 TOPICS_MAX = 4_096
 LOST_NS = 1_000_000_000  # what was sent and not received by then is sent again
 LOOKED_MAX = 16_384  # publications examined at once: an input must not take long
+NS_PER_US = 1_000
+TIMES_APART_US = 1_000  # of two times of storing that are told apart
 
 
 class Channel:
@@ -48,6 +52,7 @@ class Channel:
         window: int,
         done: Sequence[Span],
         now: Instant,
+        with_times: bool = False,
     ) -> None:
         self.inbox = inbox
         self.number = number
@@ -69,6 +74,8 @@ class Channel:
         self._filter = pattern.encode()
         self._condition = condition
         self._done = [*done]  # positions acknowledged out of order
+        self._with_times = with_times
+        self._taken: list[tuple[int, int]] = []  # positions and times of storing in the last frame
         self._topics: dict[bytes, bool] = {}
         self._ahead: deque[Run | Damage] = deque()
         self._under_way: deque[tuple[int, int, int]] = deque()  # end position, publications, bytes
@@ -104,7 +111,13 @@ class Channel:
     @property
     def has_credit(self) -> bool:
         """True if more may be sent."""
-        return self.under_way < self.window and self.under_way_bytes < UNDER_WAY_BYTES_MAX
+        bytes_max = UNDER_WAY_BYTES_BULK if self.is_bulk else UNDER_WAY_BYTES_MAX
+        return self.under_way < self.window and self.under_way_bytes < bytes_max
+
+    @property
+    def is_bulk(self) -> bool:
+        """True if the reader takes much at once."""
+        return self.window >= BULK_WINDOW
 
     def finish(self) -> None:
         """The reading has reached its end."""
@@ -174,8 +187,10 @@ class Channel:
         offsets: list[int] = []
         size = looked = 0
         base = self.sent_to
+        self._taken = []
         room = min(self.window - self.under_way, OFFSETS_MAX)
-        while self._ahead and size < STORED_BYTES and len(offsets) < room and looked < LOOKED_MAX and not self.is_over:
+        full = STORED_BYTES_BULK if self.is_bulk else STORED_BYTES
+        while self._ahead and size < full and len(offsets) < room and looked < LOOKED_MAX and not self.is_over:
             run = self._ahead[0]
             if reference_of(run) is not None:
                 break
@@ -188,8 +203,10 @@ class Channel:
             if self.end is not None:
                 room_here = min(room_here, self.end - self.cursor)
             before = self.cursor
-            size += self._choose(run, base, room_here, STORED_BYTES - size, frames, offsets)
+            size += self._choose(run, base, room_here, full - size, frames, offsets)
             looked += self.cursor - before
+            if self._with_times:
+                self._tell_time(before, run.last_ns // NS_PER_US)
             if self.cursor >= run.next:
                 self._ahead.popleft()
             if self.pace:
@@ -252,6 +269,16 @@ class Channel:
         self.cursor = cursor + looked
         return looked, size
 
+    def _tell_time(self, position: int, taken_us: int) -> None:
+        """Publications from this position on were stored then; times that are nearly equal count as one."""
+        if not self._taken or abs(taken_us - self._taken[-1][1]) >= TIMES_APART_US:
+            self._taken.append((position, taken_us))
+
+    @property
+    def taken(self) -> list[tuple[int, int]]:
+        """When the publications of the last frame were stored, if the reader wants to know."""
+        return self._taken
+
     def empty_frame(self, store: int) -> bytes | None:
         """A frame without publications that covers what did not match; None if there is nothing to cover."""
         return self._frame(store, [], [], 0) if self.cursor > self.sent_to else None
@@ -287,3 +314,6 @@ class Channel:
         """True if acknowledged. The spans are kept: a reader that lost something is sent it again."""
         place = bisect_right(self._done, (position, NUMBER_MAX))
         return place > 0 and position < self._done[place - 1][1]
+
+
+assert LOOKED_MAX <= TAKEN_MAX, "the times of a frame fit into one notice"

@@ -30,6 +30,7 @@ NS_PER_MS = 1_000_000
 SILENT_NS = 60_000 * NS_PER_MS
 TEND_NS = 5_000 * NS_PER_MS
 READ_BYTES = 1 << 18
+READ_BYTES_BULK = 1 << 20
 OF_SESSION_MIN = 64  # readings that one session may always have open; beyond it, a quarter of all
 FRAMES_AT_ONCE = 8  # of one channel, before another gets its turn
 
@@ -102,6 +103,7 @@ class Channels:
             asked.window,
             done,
             now,
+            asked.times,
         )
         if key is not None:
             self._by_name[key] = here
@@ -206,6 +208,8 @@ class Channels:
             frame = channel.next_frame(self._store, now)
             if frame is not None:
                 self.delivered += 1
+                if channel.taken:
+                    self._notice(channel, Notice(channel.number, channel.sent_to, taken=channel.taken))
                 self._send(frame)
             if channel.is_over:
                 self._end(channel)
@@ -226,7 +230,8 @@ class Channels:
             return False
         if channel.cursor < log.first:
             self._gap(channel, log.first, None, "no longer kept")
-        runs = self._tail.read(channel.cursor, READ_BYTES)
+        bytes_max = READ_BYTES_BULK if channel.is_bulk else READ_BYTES
+        runs = self._tail.read(channel.cursor, bytes_max)
         if runs is not None:
             channel.feed(runs)
             return True
@@ -244,7 +249,7 @@ class Channels:
             if self._channels.get(here) is channel:
                 self.close(here, reason, "the store cannot read")
 
-        self._vault.read(Read(MAIN, channel.cursor, None, READ_BYTES), answered, unanswered)
+        self._vault.read(Read(MAIN, channel.cursor, None, bytes_max), answered, unanswered)
         return False
 
     def _follow(self, here: ChannelKey, channel: Channel, run: Run, reference: PartReference) -> None:

@@ -123,24 +123,25 @@ class Serving:
         if request.position is not None and request.position > self._tail.log.next:
             text = f"the log ends at {self._tail.log.next}"
             raise ProtocolError(Reason.POSITION_UNKNOWN, text)
-        if request.position is None and request.since_us is not None:
+        if request.since_us is not None:
             self._find_time(asked, request, inbox)
             return
         self._begin(asked, request, inbox, request.position, now)
 
     def _find_time(self, asked: Asked, request: wire.OpenChannel, inbox: bytes) -> None:
-        """Find the position at which the log reached a time."""
+        """Find the position at which the log reached a time, not before the position that is asked for."""
         assert request.since_us is not None
         since_ns = max(-(1 << 61), min(request.since_us * 1_000, 1 << 61))
+        start = request.position or 0
 
         def answered(found: RunsRead, now: Instant) -> None:
-            position = found.runs[0].position if found.runs else found.log.next
+            position = max(start, found.runs[0].position if found.runs else found.log.next)
             try:
                 self._begin(asked, request, inbox, position, now)
             except ProtocolError as error:
                 self._refuse(asked, error.reason, error.detail)
 
-        self._vault.read(Read(MAIN, 0, since_ns, 1), answered, lambda reason, _: self._refuse(asked, reason, ""))
+        self._vault.read(Read(MAIN, start, since_ns, 1), answered, lambda reason, _: self._refuse(asked, reason, ""))
 
     def _begin(self, asked: Asked, request: wire.OpenChannel, inbox: bytes, position: int | None, now: Instant) -> None:
         key: NameKey | None = (asked.entity, request.name) if request.name else None

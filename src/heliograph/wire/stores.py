@@ -36,6 +36,7 @@ MAIN = "main"
 
 STORED_EVENT_BYTES_MAX = FRAME_BYTES_MAX - (1 << 13)  # a publication that still fits into a STORED frame
 STORED_BYTES = 1 << 18  # publications in one STORED frame; a larger one goes alone
+STORED_BYTES_BULK = 1 << 19  # the same for a reader whose window is large
 SPAN = Struct("<IIQQ")  # channel, log, position of the reading before this frame, position after it
 OFFSETS_MAX = 1 << 16  # publications in one STORED frame
 WINDOW_MAX = 1 << 20  # publications that a channel may have under way
@@ -43,6 +44,7 @@ NAME_LENGTH_MAX = 128
 PATTERNS_MAX = 64
 PARTS_MAX = 4_096
 SELECTED_MAX = 1_024  # spans of a selective acknowledgement
+TAKEN_MAX = 1 << 14  # times of storing in one notice
 NUMBER_MAX = (1 << 62) - 1
 _COUNTED_MAX = 1 << 14
 _COUNTING = pack(f"<{_COUNTED_MAX}I", *range(_COUNTED_MAX))  # offsets if every publication matches
@@ -65,6 +67,7 @@ Name = Annotated[
     str, msgspec.Meta(min_length=1, max_length=NAME_LENGTH_MAX, pattern=r"^[A-Za-z0-9][A-Za-z0-9._@:-]*\Z")
 ]
 Count = Annotated[int, msgspec.Meta(ge=0, le=NUMBER_MAX)]
+Moment = Annotated[int, msgspec.Meta(ge=-NUMBER_MAX, le=NUMBER_MAX)]  # µs since 1970
 Channel = Annotated[int, msgspec.Meta(ge=0, le=(1 << 32) - 1)]
 Window = Annotated[int, msgspec.Meta(ge=1, le=WINDOW_MAX)]
 Pattern = Annotated[str, msgspec.Meta(min_length=1, max_length=1_024)]
@@ -133,11 +136,12 @@ class OpenChannel(Body, frozen=True, tag="open", tag_field="do"):
     where: str = ""
     start: str = ""  # "first" | "next" | "": where it stopped; if new, "next" with a name, "first" without
     position: Count | None = None  # begin here instead …
-    since_us: int | None = None  # … or with the first publication stored at this time or later
+    since_us: int | None = None  # … and not before the first publication stored at this time or later
     end: Count | None = None  # end before this position …
     until_us: int | None = None  # … or before the first publication stored later
     pace: Annotated[float, msgspec.Meta(ge=0, le=1_000_000)] = 0.0  # 0: full speed; 1: original speed; 2: twice that
     window: Window = 1_000
+    times: bool = False  # also tell when publications were stored
 
 
 class GiveCredit(Body, frozen=True, tag="credit", tag_field="do"):
@@ -294,13 +298,15 @@ class Acknowledged(Body, frozen=True):
 
 
 class Notice(Body, frozen=True):
-    """About a channel. ``code`` 0 without a gap: it has reached its end."""
+    """About a channel. ``code`` 0 without a gap and without times: it has reached its end."""
 
     channel: Channel
     next: Count  # the current position of the reading
     gap: tuple[Count, Count] | None = None  # these positions [first, end) cannot be read; the reading continues
     code: int = 0  # why the channel was closed, or why there is a gap
     text: str = ""
+    taken: Annotated[list[tuple[Count, Moment]], msgspec.Meta(max_length=TAKEN_MAX)] = []
+    """If the reader asked for times: (position, µs since 1970) for the next frame, each until the next position."""
 
 
 _encoder = msgspec.json.Encoder()

@@ -17,11 +17,13 @@ from heliograph.client.inbox import Inbox
 from heliograph.model.publication import StoredRun
 from heliograph.model.subscription import Policy
 
+TOLD_BYTES = 1 << 19  # of runs that the program has taken: then stores, which send 2 MiB ahead, are told
+
 
 class ReaderInbox(Inbox):
     """An inbox with positions. While it is ``pressing``, the session needs to know what the program took."""
 
-    __slots__ = ("_told_every", "done", "queued", "taken", "taken_count", "untold")
+    __slots__ = ("_told_every", "done", "queued", "taken", "taken_count", "untold", "untold_bytes")
 
     def __init__(self, number: int, window: int, bytes_max: int) -> None:
         super().__init__(number, Policy.HOLD, 1 << 62, 1 << 62)  # credit bounds what is under way
@@ -31,6 +33,7 @@ class ReaderInbox(Inbox):
         self.queued: dict[str, int] = {}  # by store: publications that were not taken yet
         self.taken_count = 0
         self.untold = 0
+        self.untold_bytes = 0  # of runs
 
     def begin(self, store: str, position: int) -> None:
         """Reading of this store begins here."""
@@ -80,6 +83,7 @@ class ReaderInbox(Inbox):
         return items
 
     def _hand_out(self, items: Iterable[Any]) -> None:
+        is_due = not self
         for item in items:
             is_run = isinstance(item, StoredRun)
             store, count = item.store, len(item.positions) if is_run else 1
@@ -87,6 +91,9 @@ class ReaderInbox(Inbox):
             self.taken[store] = item.after if is_run else item.position + 1
             self.taken_count += count
             self.untold += count
-        if self.untold >= self._told_every or not self:
-            self.untold = 0
+            if is_run:
+                self.untold_bytes += item.size
+                is_due = self.untold_bytes >= TOLD_BYTES  # they come so fast that everything is often taken
+        if is_due or self.untold >= self._told_every:
+            self.untold = self.untold_bytes = 0
             self.pressing = True

@@ -98,9 +98,10 @@ def open_channel(reader: StoreReader, reading: LogReading) -> OpenChannel:
         where=command.where,
         start=reader.start_of(reading) if position is None else "",
         position=position,
-        since_us=command.since_us if position is None else None,
+        since_us=command.since_us if reading.expected is None else None,
         end=command.ends.get(store),
         until_us=command.until_us,
         pace=command.pace,
         window=reader.window(),
+        times=command.times,
     )

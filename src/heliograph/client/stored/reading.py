@@ -9,6 +9,7 @@ Not here: asking the store (readings.py), the queue for the program (inbox.py).
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from enum import Enum
 
 from heliograph.errors import ProtocolError, Reason
@@ -52,6 +53,7 @@ class LogReading:
         "opening",
         "spans",
         "store",
+        "taken",
         "told_spans",
         "whole",
     )
@@ -67,6 +69,7 @@ class LogReading:
         self.whole = False  # it must begin with the oldest record
         self.ended = False
         self.early: list[Frame] = []  # frames that came before the store confirmed the opening
+        self.taken: list[tuple[int, int]] = []  # positions and times of storing of the next frame
         self.heard_at: Instant = 0
         self.again_at: Instant = -AGAIN_NS
         self.acknowledged = 0  # the store knows that everything before this position is done
@@ -102,6 +105,15 @@ class LogReading:
         """The frames that came before the answer."""
         early, self.early = self.early, []
         return early
+
+    def tell_times(self, taken: list[tuple[int, int]]) -> None:
+        """When the publications of the next frame were stored."""
+        self.taken = taken
+
+    def take_times(self) -> list[tuple[int, int]]:
+        """The same, for the frame that has come."""
+        taken, self.taken = self.taken, []
+        return taken
 
     def begins_late(self) -> None:
         """The name was new at this store, and its older records are skipped."""
@@ -186,7 +198,7 @@ class FrameReader:
         self._topics: dict[bytes, str] = {}
         self.discarded = 0
 
-    def run(self, frame: Frame, store: str, expected: int) -> StoredRun:
+    def run(self, frame: Frame, store: str, expected: int, taken: Sequence[tuple[int, int]] = ()) -> StoredRun:
         """The publications from ``expected`` on, as bytes."""
         _, before, after, offsets = span_of(frame)
         data = frame.payload
@@ -195,7 +207,8 @@ class FrameReader:
         for _ in range(skipped):
             start = self._end(data, start)
         positions = [*map(before.__add__, offsets[skipped:] if skipped else offsets)]
-        return StoredRun(store, max(before, expected), after, positions, data[start:] if start else data)
+        data = data[start:] if start else data
+        return StoredRun(store, max(before, expected), after, positions, data, taken)
 
     def publications(self, frame: Frame, store: str, expected: int) -> list[StoredPublication]:
         """The publications from ``expected`` on."""

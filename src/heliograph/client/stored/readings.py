@@ -352,7 +352,7 @@ class Readers:
         inbox, store = reader.inbox, reading.store.store
         assert reading.expected is not None
         if reader.command.raw:
-            run = self._frames.run(frame, store, expected)
+            run = self._frames.run(frame, store, expected, reading.take_times())
             items: list[Any] = [run] if len(run) else []
             count = len(run)
         else:
@@ -367,7 +367,7 @@ class Readers:
             self._telling.give_credit(reader, reading)
 
     def _notice(self, frame: Frame, now: Instant) -> None:
-        """Handle a STORED frame about a channel: a gap, its end, or that the store closed it."""
+        """Handle a STORED frame about a channel: times, a gap, its end, or that the store closed it."""
         told = decode(Notice, frame.payload)
         known = self._by_channel.get(told.channel)
         if known is None or known[1].store.store != f"{frame.origin:016x}":
@@ -378,7 +378,9 @@ class Readers:
         if expected is None:
             reading.keep(frame)
             return
-        if (told.gap is not None and told.gap[0] > expected) or (not told.code and told.next > expected):
+        if told.taken:
+            reading.tell_times(told.taken)
+        elif (told.gap is not None and told.gap[0] > expected) or (not told.code and told.next > expected):
             self._telling.ask_again(reader, reading, now)
         elif told.gap is not None:
             self._pass_gap(reader, reading, expected, told.gap[1], bodies.reason_of(told.code))

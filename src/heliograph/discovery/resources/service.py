@@ -59,7 +59,11 @@ class ResourceService:
         self._session: BrokerSession | None = None
         self._now: Instant = 0
         self._ahead_ns = 0  # network time less our own
-        self._announcer = ResourceAnnouncer(self._publish, self._network_time)
+        self._announcer = ResourceAnnouncer(
+            self._publish,
+            self._network_time,
+            lambda: "" if self._core.places.ways is None else self._core.places.ways.name,
+        )
         self._core = ResourceCore(
             config,
             self._timers,
@@ -84,7 +88,7 @@ class ResourceService:
             deadline_ns=config.deadline_ms * NS_PER_MS,
         )
         self._desk = ResourceDesk(
-            *(config, self._core, self._watchers, self._direct, self._announcer),
+            *(config, self._core, self._watchers, self._direct, self._announcer, self._timers),
             answer=self._answer,
             age_ms=self._age_ms,
             address=lambda: self._address,
@@ -186,7 +190,7 @@ class ResourceService:
         self._now = now
         gone = self._core.hosting.expire(now)
         for hosted in gone:
-            self._announcer.announce(hosted.advertised, "expired", None, now)
+            self._announcer.announce(hosted, "expired", None, now)
         self._core.forwarding.expire(now)
         if not self._address and self._session is not None:  # a broker knows its address once it listens
             self._session.order({"do": "report", "question": "usage"}, self._hear_usage)
@@ -207,8 +211,9 @@ class ResourceService:
         self._core.hear_refusal(link, reason, now)
 
     def hear_end(self, asker: LinkId, now: Instant) -> None:
-        """A client disconnected: end its watches."""
+        """A client disconnected: end its watches, and forget its answers."""
         self._watchers.leave(self._core, asker)
+        self._desk.leave(asker)
 
     def _answer(self, frame: Frame, body: bytes, flags: int) -> None:
         if self._session is not None:
@@ -220,7 +225,7 @@ class ResourceService:
     def _own_state(self, state: ResourceState) -> None:
         hosted = self._core.hosting.resources.get(state.id)
         if self._config.publish_updates and state.values is not None and hosted is not None:
-            self._announcer.announce(hosted.advertised, "updated", state.values, self._now)
+            self._announcer.announce(hosted, "updated", state.values, self._now)
 
     # -- the rest of the contract -----------------------------------------------------------------------------------
 

@@ -1,0 +1,148 @@
+"""Bulk matching beside Spark SQL's broadcast join, and the similarity of many requests.
+
+In:    a Spark session, a folder.
+Out:   rounds: events per second, or seconds. RunError if results are not those of SQL, or of brute force on a sample.
+State: none.
+Not here: budgets and medians (spark.py).
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from benchmarks.field import say
+from benchmarks.generator import RunError
+from heliograph.matching.conditions import covers
+from heliograph.matching.languages import compile
+from heliograph.matching.similarity import Forest
+from heliograph.matching.similarity import similarity as similarity_of
+
+NAMES = ("a", "b", "c", "d", "e", "f")
+MATCHES = ((1_000, 500_000), (100_000, 20_000))  # subscriptions and events; SQL compares each with each
+MATCHES_QUICK = ((1_000, 200_000), (100_000, 10_000))
+WORKLOADS = {  # attributes of a request, at least and at most; whether both ends are bounded; width
+    "threshold": (1, 3, False, 0),
+    "interval": (1, 3, True, 20),
+    "uncovered": (4, 4, True, 20),  # so narrow that nothing covers anything
+}
+SAMPLE = 250  # requests that are compared two by two
+SCHEMA = "filter string, language string, where string"
+Request = tuple[str, str, str]
+
+
+def _timed(work: Callable[[], Any]) -> tuple[float, Any]:
+    begin = time.perf_counter()
+    found = work()
+    return time.perf_counter() - begin, found
+
+
+def match(spark: Any, count: int, size: int) -> Iterator[dict[str, Any]]:
+    """Subscriptions over events, ours and by Spark SQL's broadcast join. The first run, which builds the index, and
+    the first of SQL on fewer events are left out."""
+    from pyspark.sql import functions as f
+
+    from heliograph.pipeline import history
+
+    columns = [f.rand(seed).alias(name) for seed, name in enumerate(NAMES)]
+    events = spark.range(0, count, 1, 2).select(f.col("id").alias("offset"), f.lit("t").alias("topic"), *columns)
+    events = events.cache()
+    events.count()
+    wanted, conditions = _subscriptions(size)
+    schema = "subscription string, " + ", ".join(f"{n}_lo double, {n}_hi double" for n in NAMES)
+    boxes = f.broadcast(spark.createDataFrame(conditions, schema))
+    inside = " and ".join(f"{n} >= {n}_lo and {n} < {n}_hi" for n in NAMES)
+    ours = history.match(events, wanted, keep=["offset"], typed=NAMES)
+    joined = events.join(boxes, f.expr(inside)).select("subscription", "offset")
+    first = events.where("offset < 100").join(boxes, f.expr(inside)).select("subscription", "offset")
+    say(f"matching {size:,} subscriptions with {count:,} events")
+    _pairs(ours)
+    _pairs(first)
+    found = {}
+    for system, frame in (("ours", ours), ("sql", joined)):
+        seconds, found[system] = _timed(lambda frame=frame: _pairs(frame))  # type: ignore[misc]
+        say(f"match_{size}, {system}: {count / seconds:,.0f} events a second")
+        row = {"round": 1, "case": f"match_{size}", "system": system, "rows_s": count / seconds}
+        yield row | {"pairs": found[system][0]}
+    if found["ours"] != found["sql"]:
+        raise RunError(f"bulk matching and SQL do not find the same pairs: {found}")
+    events.unpersist()
+
+
+def _pairs(frame: Any) -> tuple[int, int]:
+    """How many pairs, and a sum over all of them that depends on each."""
+    from pyspark.sql import functions as f
+
+    row = frame.agg(f.count(f.lit(1)), f.bit_xor(f.xxhash64("subscription", "offset"))).first()
+    return row[0], row[1] or 0
+
+
+def _subscriptions(size: int) -> tuple[list[tuple[str, str, str, str]], list[list[Any]]]:
+    """Conditions on four of six attributes, as we read them and as columns."""
+    chance = random.Random(1)
+    wanted, conditions = [], []
+    for number in range(size):
+        bounds = {name: chance.uniform(0, 0.7) for name in chance.sample(NAMES, 4)}
+        where = " and ".join(f"{name} >= {low} and {name} < {low + 0.3}" for name, low in bounds.items())
+        wanted.append((str(number), "t", "predicates", where))
+        edges = [edge for n in NAMES for edge in (bounds.get(n, -1.0), bounds.get(n, 1.7) + 0.3)]
+        conditions.append([str(number), *edges])
+    return wanted, conditions
+
+
+def similarity(spark: Any, folder: Path, name: str, count: int) -> Iterator[dict[str, Any]]:
+    """Blocks and similarity of many requests. First, a sample is compared with brute force, which also warms up."""
+    from heliograph.pipeline import requests
+
+    _check_sample(spark, name)
+    file = folder / f"{name}.jsonl"
+    with file.open("w", encoding="utf-8") as out:
+        for pattern, language, where in some_requests(name, count):
+            out.write(json.dumps({"filter": pattern, "language": language, "where": where}) + "\n")
+    asked = spark.read.schema(SCHEMA).json(str(file)).repartition(4)
+    say(f"similarity of {count:,} requests, {name}")
+    seconds, found = _timed(lambda: requests.study(asked).figures())
+    say(f"similarity_{name}, ours: {seconds:.1f} s")
+    yield {"round": 1, "case": f"similarity_{name}", "system": "ours", "seconds": seconds, **found}
+    spark.catalog.clearCache()
+
+
+def _check_sample(spark: Any, name: str) -> None:
+    from heliograph.pipeline import requests
+
+    rows = [*some_requests(name, SAMPLE)]
+    found = requests.study(spark.createDataFrame(rows, SCHEMA))
+    blocks, alike = brute_force(rows)
+    if (found.blocks, round(found.similarity, 9)) != (blocks, round(alike, 9)):
+        raise RunError(f"{name}: {found.blocks} blocks and {found.similarity}, by brute force {blocks} and {alike}")
+
+
+def brute_force(rows: list[Request]) -> tuple[int, float]:
+    """Blocks and similarity, two by two."""
+    conditions = [compile(language, where) for _, language, where in rows]
+    forest = Forest()
+    for one, wide in enumerate(conditions):
+        for other, narrow in enumerate(conditions):
+            if one != other and covers(wide, narrow):
+                forest.join(one, other)
+    sizes: dict[int, int] = {}
+    for place in range(len(rows)):
+        sizes[forest.find(place)] = sizes.get(forest.find(place), 0) + 1
+    return sum(1 for size in sizes.values() if size > 1), similarity_of(sizes.values(), len(rows))
+
+
+def some_requests(name: str, count: int) -> Iterator[Request]:
+    """Requests of a workload, the same ones each time."""
+    least, most, is_bounded, width = WORKLOADS[name]
+    chance = random.Random(2)
+    for _ in range(count):
+        parts = [f"kind = 'k{chance.randrange(20)}'"] if chance.random() < 0.9 else []
+        for attribute in chance.sample(NAMES, chance.randint(least, most)):
+            low = chance.uniform(0, 1_000) if name == "uncovered" else chance.randrange(100)
+            high = low + (width if name == "uncovered" else chance.randrange(1, 100))
+            parts.append(f"{attribute} > {low}" + (f" and {attribute} < {high}" if is_bounded else ""))
+        yield "t", "predicates", " and ".join(parts)

@@ -1,0 +1,85 @@
+"""A driver that writes a stream into a store, and a process that is killed, by SIGKILL, at a point of a micro-batch.
+
+In:    the address of a broker with a store, the store, a folder of Parquet files, the point and the victim.
+Out:   publications, perhaps half done; a file ``killed`` in the folder once the victim was killed.
+State: none.
+Not here: what must be true afterwards (test_crashes.py).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from heliograph.pipeline.session import session
+from heliograph.pipeline.sink import StreamSink, sink_options
+from heliograph.pipeline.source import HeliographSource
+from tests.pipeline.crashing import DRIVER, JAVA, WORKER, killing
+
+STAGE, COMMIT, COMMITTED = "stage", "before commit", "after commit"
+SCHEMA = "topic string, value string"
+
+
+class DyingSink(StreamSink):
+    """A sink in whose second batch a process dies."""
+
+    def __init__(self, options: Any, point: str, victim: int, mark: Path) -> None:
+        super().__init__(options)
+        self._point = point
+        self._victim = victim
+        self._mark = mark
+
+    def write(self, iterator: Iterator[Any]) -> Any:
+        found = super().write(iterator)
+        if self._point == STAGE and (self._mark.parent / "begun").exists():
+            killing(self._victim, self._mark)()
+        return found
+
+    def commit(self, messages: Any, batchId: int) -> None:  # noqa: N803 Spark's name
+        if self._point == COMMIT and batchId == 1:
+            killing(self._victim, self._mark)()
+        super().commit(messages, batchId)
+        (self._mark.parent / "begun").touch()
+        if self._point == COMMITTED and batchId == 1:
+            killing(self._victim, self._mark)()
+
+
+class DyingSource(HeliographSource):
+    """A data source of its own name, with that sink."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "dying"
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: N802 Spark's name
+        own = {"point", "victim", "mark"}
+        options = sink_options({k: v for k, v in self.options.items() if k not in own}, schema, streaming=True)
+        words = self.options
+        return DyingSink(options, words["point"], int(words["victim"]), Path(words["mark"]))
+
+
+def start(spark: Any, url: str, store: str, folder: Path, form: str = "heliograph", **more: str) -> Any:
+    """Write the files into the store, one file in each batch."""
+    stream = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(folder / "rows"))
+    options = {"url": url, "store": store, "publisher": "out", "checkpointLocation": str(folder / "check"), **more}
+    return stream.writeStream.format(form).options(**options).trigger(availableNow=True).start()
+
+
+def main(url: str, store: str, folder: str, point: str, victim: str) -> None:
+    spark = session("local[2,3]", settings={"spark.sql.shuffle.partitions": "2"})  # a task is tried three times
+    java = next(each.pid for each in psutil.Process().children(recursive=True) if "java" in each.name())
+    pid = {DRIVER: os.getpid(), JAVA: java, WORKER: 0}[victim]
+    spark.dataSource.register(DyingSource)
+    mark = str(Path(folder) / "killed")
+    start(spark, url, store, Path(folder), "dying", point=point, victim=str(pid), mark=mark).awaitTermination()
+
+
+if __name__ == "__main__":
+    from tests.pipeline import sinking  # its classes must be importable under this name in workers
+
+    sinking.main(*sys.argv[1:])
