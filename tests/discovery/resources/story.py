@@ -198,7 +198,7 @@ class Story:
 
     def _advertise(self, past: Past) -> None:
         node = self.net.nodes[past.host]
-        node.core.spreading.flush()
+        node.core.flush()
         host = node.core.table.hosts.get(self.net.ids[past.host])
         age = (node.incarnation, 1) if host is None else host.age  # a broker that has just started tells it later
         past.advertised.append((self.net.now, past.host, age))

@@ -291,7 +291,7 @@ class ResourceNetwork:
         hosting.register(AdvertisedResource(id, is_static, where, 1, resource.name), "owner", LEASE_NS, now)
         if not is_static:
             hosting.update(id, dict(resource.values), 1, now)
-        core.spreading.flush()
+        core.flush()
 
     def ask(
         self, broker: int, request: WorkloadRequest, deliver: str, answered: Callable[[GatheredAnswer, int], None]
