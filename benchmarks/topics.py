@@ -29,11 +29,12 @@ from benchmarks.field import say
 from benchmarks.figures import budget, budget_lines
 from benchmarks.peers import etcd_tls
 from heliograph.cli.network_secure import TOPICS, environment, secure_url
-from heliograph.discovery.topics.queries import words_of
 from heliograph.discovery.topics.topic_searches import SIFTED_AT_FIRST, SIFTED_AT_ONCE
+from heliograph.evaluation.many_topics import AT_ONCE as AT_ONCE_STORED
+from heliograph.evaluation.many_topics import entries, fill
 from heliograph.live.vaults.topic_sqlite import SqliteTopics
 from heliograph.live.xquery import QueryProcess
-from heliograph.repository import AskTopics, KeepTopics, Repository, SiftDocuments, TopicEntry, TopicQuestion
+from heliograph.repository import AskTopics, Repository, SiftDocuments, TopicQuestion
 
 SAYS = "creating and finding topics, signed and sealed; queries over many topics, ms"
 LIMITS = {"create": 10.0, "find_1": 3.0, "find_10": 4.0, "find_100": 15.0}
@@ -41,7 +42,6 @@ QUERY_LIMITS = {"keywords": 10.0, "sql": 10.0, "regex_all": 300.0, "xpath_first"
 QUERY_LIMITS |= {"xquery_first": 200.0, "xquery_all": 5_000.0}
 SEARCHES_PER_S_MIN = 500
 AT_ONCE, AMONG = 16, 10_000  # searches at once, topics that the directory has
-KINDS = ("temperature", "pressure", "humidity", "vibration", "current", "voltage", "flow", "level")
 HOW = [
     "one broker with the topic directory in its process, TLS with certificates; the client in this process",
     "creation: locate a directory, create (sealed both ways), verify, countersign, publish, stored with fsync",
@@ -114,7 +114,8 @@ def _fill(place: Path, count: int) -> None:
     place.mkdir(parents=True)
     subject = SqliteTopics(Repository(name="tdn", place=str(place)))
     subject.open()
-    subject.keep([KeepTopics(tuple(entries(count)))])
+    for _ in fill(subject, count, time_ns() // 1_000_000):
+        pass
     subject.close()
 
 
@@ -168,7 +169,7 @@ def _small(client: Any) -> Callable[[], Any]:
 def _forget(client: Any) -> None:
     """Let a client verify every signature again."""
     keyring = client._desk.statements.keyring
-    keyring.renew(keyring)
+    keyring._signatures.clear()
 
 
 async def _times(rounds: int, work: Callable[[], Any], before: Callable[[], Any] = lambda: None) -> float:
@@ -186,45 +187,17 @@ async def _times(rounds: int, work: Callable[[], Any], before: Callable[[], Any]
 # -- queries ------------------------------------------------------------------------------------------------------
 
 
-def entries(count: int) -> list[TopicEntry]:
-    """Topics such as a plant would have; every tenth has an XML document, 100,000 at most."""
-    now_ms = time_ns() // 1_000_000
-    made = []
-    for number in range(count):
-        kind, hall = KINDS[number % len(KINDS)], number % 997
-        text = f"plant/hall-{hall}/{kind}\n{kind} of hall {hall} sensor {number}\nfloor={number % 40}\nkind={kind}"
-        document = f"<s><floor>{number % 40}</floor><n>{number}</n></s>".encode() if number % 10 == 0 else b""
-        made.append(
-            TopicEntry(
-                id=number.to_bytes(16, "big"),
-                owner=f"owner-{number % 1_000}",
-                created_ms=now_ms,
-                issued_ms=now_ms,
-                expires_ms=now_ms + 10**9,
-                path=f"plant/hall-{hall}/{kind}",
-                words=" ".join(words_of(text)),
-                joined=text,
-                properties={"floor": number % 40, "kind": kind, "serial": number},
-                document=document,
-                record=b"r" * 600,
-            )
-        )
-    return made
-
-
 def _queries(count: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         subject = SqliteTopics(Repository(name="bench", place=folder))
         subject.open()
         say(f"storing {count:,} topics")
-        made = entries(count)
-        start = perf_counter()
-        for first in range(0, count, 10_000):
-            subject.keep([KeepTopics(tuple(made[first : first + 10_000]))])
-        stored = perf_counter() - start
-        plain = _plain_fts5(made)
-        del made
         now = time_ns() // 1_000_000
+        start = perf_counter()
+        for _ in fill(subject, count, now):
+            pass
+        stored = perf_counter() - start
+        plain = _plain_fts5(count, now)
         found = {
             "topics": count,
             "stored_per_s": round(count / stored),
@@ -302,11 +275,13 @@ def _xquery(subject: SqliteTopics, now: int) -> dict[str, Any]:
         process.close()
 
 
-def _plain_fts5(made: list[TopicEntry]) -> float:
+def _plain_fts5(count: int, now: int) -> float:
     """The same words in nothing but FTS5."""
     database = sqlite3.connect(":memory:")
     database.execute("CREATE VIRTUAL TABLE f USING fts5(words)")
-    database.executemany("INSERT INTO f VALUES (?)", ((entry.words,) for entry in made))
+    for first in range(0, count, AT_ONCE_STORED):
+        made = entries(first, min(AT_ONCE_STORED, count - first), now)
+        database.executemany("INSERT INTO f VALUES (?)", ((entry.words,) for entry in made))
     return _median(
         lambda: database.execute("SELECT rowid FROM f WHERE f MATCH ? LIMIT 100", ('"vibration" "500"',)).fetchall(), 5
     )

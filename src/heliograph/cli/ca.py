@@ -124,7 +124,7 @@ def revoke(
     before = target.read_bytes() if target.exists() else b""
     made = revoke_certificates(authority, certificates, before, datetime.now(UTC))
     write_file(target, made, mode=PUBLIC, force=True)
-    say(f"revoked {', '.join(who)}: {target} (name it as tls.revoked, then `heliograph broker reload`)")
+    say(f"revoked {', '.join(who)}: {target}; a broker that names it as tls.revoked spreads it when it reloads")
 
 
 @app.command(epilog=examples("heliograph ca show", "heliograph ca show sensor-7.crt --json"))

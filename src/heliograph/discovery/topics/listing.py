@@ -2,7 +2,7 @@
 
 In:    fields from a program, or bytes from any sender.
 Out:   Creation, TopicAdvertisement; ProtocolError or UsageError if they are invalid.
-State: none.
+State: none, except that checks of names are remembered.
 Not here: signatures (statements.py), messages (messages.py), searching (queries.py).
 Paper: [topics] §3, §5.2.
 
@@ -13,6 +13,7 @@ in their payload. For these two the UUID replaces the placeholder in the topic.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from hashlib import sha256
 from typing import Annotated
 from xml.parsers import expat
@@ -26,6 +27,7 @@ from heliograph.model.topics import CREATED_ROOT, topic_fault
 from heliograph.repository import EVERYBODY, Scalar
 
 SYNOPSIS_TYPES = ("string", "integer", "tags", "properties", "xml")
+NAMES_CHECKED = 4_096  # whose check is remembered
 DESCRIPTORS_BYTES_MAX = 1 << 16
 LIFETIME_S_MAX = 10 * 365 * 86_400
 KEYWORDS_MAX = 64
@@ -152,7 +154,7 @@ def decode_advertisement(data: bytes) -> TopicAdvertisement:
         advertisement = _advertisements.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ProtocolError(Reason.BODY_MALFORMED, str(error)) from None
-    check_creation(advertisement.creation)
+    check_creation(advertisement.creation, len(data))
     if advertisement.synopsis.topic != topic_of(advertisement.id, advertisement.creation.synopsis):
         raise ProtocolError(Reason.SYNOPSIS_INVALID, "the topic does not begin with its own UUID")
     if advertisement.digest != digest_of(advertisement.creation, advertisement.synopsis):
@@ -197,21 +199,26 @@ def uuid_of(chance: bytes) -> bytes:
     return bytes(changed)
 
 
-def check_creation(creation: Creation) -> None:
-    """ProtocolError with the reason if a creation is invalid."""
-    if not entity_is_valid(creation.creator):
+# Names of spaces, readers and creators repeat from one found topic to the next.
+_topic_fault = lru_cache(maxsize=NAMES_CHECKED)(topic_fault)
+_entity_is_valid = lru_cache(maxsize=NAMES_CHECKED)(entity_is_valid)
+
+
+def check_creation(creation: Creation, bytes_max: int = 1 << 62) -> None:
+    """ProtocolError with the reason if a creation is invalid. Its encoding is known to have at most ``bytes_max``."""
+    if not _entity_is_valid(creation.creator):
         raise ProtocolError(Reason.DESCRIPTORS_INVALID, "the creator is not an entity id")
-    if len(_encoder.encode(creation.descriptors)) > DESCRIPTORS_BYTES_MAX:
+    if bytes_max > DESCRIPTORS_BYTES_MAX < len(_encoder.encode(creation.descriptors)):
         raise ProtocolError(Reason.DESCRIPTORS_OVER_LIMIT, f"at most {DESCRIPTORS_BYTES_MAX} bytes describe a topic")
     _check_synopsis(creation.synopsis)
     for name, text in (("path", creation.descriptors.path), ("space", creation.space)):
-        fault = topic_fault(text.encode("utf-8", "surrogatepass")) if text else None
+        fault = _topic_fault(text.encode("utf-8", "surrogatepass")) if text else None
         if fault is not None:
             raise ProtocolError(Reason.DESCRIPTORS_INVALID, f"{name}: {fault}")
     if creation.descriptors.document:
         _check_document(creation.descriptors.document)
     for reader in creation.readers:
-        if reader != EVERYBODY and not entity_is_valid(reader):
+        if reader != EVERYBODY and not _entity_is_valid(reader):
             raise ProtocolError(Reason.DESCRIPTORS_INVALID, f"reader {reader[:64]!r} is not an entity id")
 
 
@@ -223,7 +230,7 @@ def _check_synopsis(synopsis: Synopsis) -> None:
     if not levels:
         return
     if synopsis.type in ("string", "integer", "tags"):
-        fault = topic_fault(CREATED_ROOT + b"/" + bytes(36).hex().encode()[:36] + b"/" + levels)
+        fault = _topic_fault(CREATED_ROOT + b"/" + bytes(36).hex().encode()[:36] + b"/" + levels)
         if fault is not None:
             raise ProtocolError(Reason.SYNOPSIS_INVALID, f"placeholder: {fault}")
     if synopsis.type == "integer" and not read_integer(levels):

@@ -233,6 +233,7 @@ TOPIC_KINDS: dict[type, TopicKind] = {
     FoundPage: TopicKind.FOUND,
     Handover: TopicKind.HANDOVER,
 }
+_KINDS = frozenset(map(int, TopicKind))
 _encoder = msgspec.msgpack.Encoder()
 _decoders: dict[type, msgspec.msgpack.Decoder[Any]] = {kind: msgspec.msgpack.Decoder(kind) for kind in TOPIC_KINDS}
 _B = TypeVar("_B", bound=TopicBody)
@@ -276,7 +277,7 @@ def unpack(data: bytes) -> TopicMessage:
     magic, version, kind, flags, count = _HEAD.unpack_from(data)
     if magic != MAGIC or version != VERSION:
         raise ProtocolError(Reason.VERSION_UNSUPPORTED, f"known here: {MAGIC.decode()} version {VERSION}")
-    if flags & ~(SIGNED | SEALED) or kind not in list(TopicKind) or count > CHAINS_MAX:
+    if flags & ~(SIGNED | SEALED) or kind not in _KINDS or count > CHAINS_MAX:
         raise ProtocolError(Reason.BODY_MALFORMED, f"kind {kind}, flags {flags}, {count} chains")
     chains, position = [], _HEAD.size
     for _ in range(count):

@@ -36,6 +36,7 @@ from heliograph.model.predicates import Op, Predicate, Value
 from heliograph.repository import TopicQuestion
 
 FEW = 1_000  # if fewer entries than this meet a test, it is looked up in the index
+EXACT_BELOW = 1 << 53  # every integer below it is a float
 LEAVES_MAX = 64  # tests of one query that become SQL; the exact test handles the others
 _FLIPPED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
@@ -199,8 +200,9 @@ def _comparison(attribute: str, op: str, constant: Value, budget: _Budget) -> Cl
         return budget.leaf(attribute, "p.text_value = ?", ("true" if constant else "false",))
     if isinstance(constant, str):
         return budget.leaf(attribute, f"p.text_value {op} ?", (constant,)) if op == "=" else TRUE
-    loose = {"<": "<=", ">": ">="}.get(op, op)  # large integers are rounded, so the exact test decides
-    return budget.leaf(attribute, f"p.number_value {loose} ?", (float(constant),))
+    if abs(constant) >= EXACT_BELOW:  # large integers are rounded, so the exact test decides
+        op = {"<": "<=", ">": ">="}.get(op, op)
+    return budget.leaf(attribute, f"p.number_value {op} ?", (float(constant),))
 
 
 def _is_number(value: Value) -> bool:
