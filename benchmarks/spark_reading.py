@@ -53,7 +53,7 @@ def stored_rows(folder: Path, quick: bool) -> Iterator[StoredRows]:
     say(f"writing {count:,} publications")
     _fill(folder, count)
     with ExitStack() as stack:
-        hub, port, process = start(stack, folder, False)
+        hub, port, process, _ = start(stack, folder, False)
         _connected(port).close()
         OurPublisher(port).sock.close()  # it waits until the store is found
         yield StoredRows(f"heliograph://127.0.0.1:{port}", hub, count, process.pid)
@@ -163,14 +163,14 @@ def beside_live(spark: Any, rows: StoredRows, folder: Path, times: int) -> Itera
 
     _give_way()
     live = Live(rows.live_port)
-    live.rate(0.5)
+    live.run(0.5)
     options = {"url": rows.url, "subscribe": "bench/#", "startingOffsets": "earliest"}
     stream = spark.readStream.format("heliograph").options(**options, maxOffsetsPerTrigger=str(ARCHIVE_ROWS)).load()
     for number in range(1, times + 1):
-        yield _note({"round": number, "case": "live_alone", "system": "ours", "rows_s": live.rate(LIVE_S)})
+        yield _note({"round": number, "case": "live_alone", "system": "ours", "rows_s": live.run(LIVE_S)[0]})
         query = archive.start(stream, str(folder / f"tables-{number}"))
         _wait_for_a_batch(query)
-        rate = live.rate(LIVE_S)
+        rate = live.run(LIVE_S)[0]
         if not query.isActive:
             raise RunError("the archive had caught up before live delivery was measured")
         query.stop()

@@ -37,6 +37,9 @@ The rules, which every machine and both drivers keep:
     read sees the commits that are answered before it, and no others.
 17. A job that runs text from an untrusted party has a time limit, ``limit_ms``. The driver runs it in a process of its
     own, kills that process when the time is over, and reports it with ``failed``.
+18. Sockets and pipes are held and pressed alike. While a machine holds a link, what is written at the other end waits
+    in the driver, and if that is much, the machine that writes is pressed. Whatever makes a machine let go of a link
+    must not come over that link.
 """
 
 from __future__ import annotations
@@ -70,6 +73,7 @@ class Peer:
     listener: str | None = None  # the listener that accepted it; None if we dialled, or on a pipe
     identity: Identity | None = None  # proven by the transport (a verified certificate), else None
     ticket: Ticket | None = None  # the dial that made this link; None if the peer dialled
+    serial: str = ""  # the number of that certificate, upper-case hexadecimal; empty without one
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +142,7 @@ class Effects:
     """Everything that a machine has asked for since the last ``take``. Fields without requests are empty."""
 
     writes: Sequence[tuple[LinkId, list[bytes]]] = ()  # per link, in order: one vectored write each
-    holds: Sequence[tuple[LinkId, bool]] = ()  # stop / resume reading a client link
+    holds: Sequence[tuple[LinkId, bool]] = ()  # stop / resume reading a link
     datagrams: Sequence[tuple[SocketName, Address, bytes]] = ()  # from which socket, to which address or group
     dials: Sequence[tuple[Ticket, Dial]] = ()
     hangups: Sequence[tuple[LinkId, Reason]] = ()  # after the writes, which are flushed for at most 1 s

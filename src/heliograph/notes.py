@@ -344,6 +344,21 @@ class StoreOpened(Note, frozen=True, tag="store_opened"):
     next: int
 
 
+class RecordsDamaged(Note, frozen=True, tag="records_damaged"):
+    """A store that starts found records at the end of a log that cannot be read. Readers are told of the gap."""
+
+    store: str
+    log: str
+    position: int
+    count: int
+    problem: str
+
+    @property
+    def level(self) -> str:
+        """Data is lost; everything else works."""
+        return "warning"
+
+
 class StoreFailed(Note, frozen=True, tag="store_failed"):
     """A store accepts nothing for now; publishers are told, and wait."""
 

@@ -15,6 +15,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from msgspec import Struct
+
 from heliograph.errors import Reason
 
 Position = int
@@ -32,6 +34,9 @@ READ_RUNS_MAX = 1_024
 PAGE_MAX = 1_024  # keys or logs of one answer
 TRIM_RUNS_MAX = 1_024  # removed by one Trim; the rest needs another
 TRIM_BYTES_MAX = 8 << 20
+TAIL_LOGS = 64  # checked when a vault is opened: the logs that were written to last …
+TAIL_RUNS = 16  # … and of each the last runs …
+TAIL_BYTES = 1 << 20  # … as far as this reaches, and one run in any case
 NUMBER_MAX = 1 << 62  # of positions and times (nanoseconds: the year 2116), positive or negative
 
 
@@ -50,8 +55,7 @@ class Vault:
 # The changes of a commit.
 
 
-@dataclass(frozen=True, slots=True)
-class Append:
+class Append(Struct, frozen=True):
     """Add a run to the end of a log, which need not exist yet."""
 
     log: str
@@ -61,31 +65,27 @@ class Append:
     last_ns: int  # … and of its last
 
 
-@dataclass(frozen=True, slots=True)
-class Put:
+class Put(Struct, frozen=True):
     """Set a key."""
 
     key: str
     value: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Delete:
+class Delete(Struct, frozen=True):
     """Remove a key, if it exists."""
 
     key: str
 
 
-@dataclass(frozen=True, slots=True)
-class Trim:
+class Trim(Struct, frozen=True):
     """Remove the runs of a log that lie entirely before a position: TRIM_RUNS_MAX or TRIM_BYTES_MAX at once."""
 
     log: str
     before: Position
 
 
-@dataclass(frozen=True, slots=True)
-class Drop:
+class Drop(Struct, frozen=True):
     """Remove a log, its name and its numbering. A long one is trimmed in slices first."""
 
     log: str
@@ -94,8 +94,7 @@ class Drop:
 Change = Append | Put | Delete | Trim | Drop
 
 
-@dataclass(frozen=True, slots=True)
-class Log:
+class Log(Struct, frozen=True):
     """What a vault knows about a log. A log that does not exist is empty and begins at 0."""
 
     name: str
@@ -107,8 +106,7 @@ class Log:
     last_ns: int = 0  # the latest time at which any run ended, including removed ones
 
 
-@dataclass(frozen=True, slots=True)
-class Committed:
+class Committed(Struct, frozen=True):
     """The result of a commit."""
 
     positions: tuple[Position, ...] = ()  # per Append, in order: where its run begins
@@ -118,8 +116,7 @@ class Committed:
 # The queries, and their answers.
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
+class Read(Struct, frozen=True):
     """Runs of a log, from the one that contains ``start``; answered by RunsRead.
 
     With ``since_ns``, from the first run whose end reaches that time, if it is after ``start``.
@@ -131,8 +128,7 @@ class Read:
     bytes_max: int = 1 << 18  # of data; one run is read even if it is larger
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Struct, frozen=True):
     """A run as it was appended, and where it begins."""
 
     position: Position
@@ -147,8 +143,7 @@ class Run:
         return self.position + self.count
 
 
-@dataclass(frozen=True, slots=True)
-class Damage:
+class Damage(Struct, frozen=True):
     """Records that were written and cannot be read."""
 
     position: Position
@@ -161,16 +156,14 @@ class Damage:
         return self.position + self.count
 
 
-@dataclass(frozen=True, slots=True)
-class RunsRead:
+class RunsRead(Struct, frozen=True):
     """The result of a Read: runs and damage, without gaps between them, and the log."""
 
     runs: tuple[Run | Damage, ...]
     log: Log
 
 
-@dataclass(frozen=True, slots=True)
-class ReadKeys:
+class ReadKeys(Struct, frozen=True):
     """Keys that begin with ``prefix`` and come after ``after``, in order, at most PAGE_MAX; answered by KeysRead."""
 
     prefix: str = ""
@@ -178,16 +171,14 @@ class ReadKeys:
     bytes_max: int = 1 << 18  # of keys and values; one is read even if it is larger
 
 
-@dataclass(frozen=True, slots=True)
-class KeysRead:
+class KeysRead(Struct, frozen=True):
     """The result of a ReadKeys. ``more``: ask again after the last one."""
 
     pairs: tuple[tuple[str, bytes | None], ...]  # None: the value is damaged
     more: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ReadLogs:
+class ReadLogs(Struct, frozen=True):
     """Logs whose names begin with ``prefix`` and come after ``after``, in order; answered by LogsRead."""
 
     prefix: str = ""
@@ -195,8 +186,7 @@ class ReadLogs:
     count_max: int = PAGE_MAX
 
 
-@dataclass(frozen=True, slots=True)
-class LogsRead:
+class LogsRead(Struct, frozen=True):
     """The result of a ReadLogs. ``more``: ask again after the last one."""
 
     logs: tuple[Log, ...]
@@ -210,16 +200,24 @@ Found = RunsRead | KeysRead | LogsRead
 # What a machine is told.
 
 
-@dataclass(frozen=True, slots=True)
-class VaultOpened:
+class TailDamage(Struct, frozen=True):
+    """Records at the end of a log that cannot be read, found when the vault was opened. They keep their positions."""
+
+    log: str
+    position: Position
+    count: int
+    problem: str
+
+
+class VaultOpened(Struct, frozen=True):
     """The vault can be used from now on. Its content has to be read, even if the machine knew it before."""
 
     name: str
     bytes: int  # its size on disk
+    damaged: tuple[TailDamage, ...] = ()  # what is wrong with the ends of its logs
 
 
-@dataclass(frozen=True, slots=True)
-class VaultFailed:
+class VaultFailed(Struct, frozen=True):
     """The vault could not be opened, or was lost: all requests fail until VaultOpened comes."""
 
     name: str

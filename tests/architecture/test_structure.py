@@ -25,6 +25,7 @@ ALLOWED_WRITES = {
     "broker/links.py link.deliveries": HOT,
     "client/reader.py seen.next": "once per publication that a client receives",
     "matching/languages/xpath.py event.document": "parsed once per event, by the first condition that reads it",
+    "sim/host.py far.pending": "once per input that carries bytes, which is almost every one: a tenth of a simulation",
     "sim/effects.py effects.stop": "a host settles before the end of its turn, and the take at that end says it again",
 }
 

@@ -6,12 +6,13 @@ from hypothesis import strategies as st
 
 from heliograph.broker.config import BrokerConfig, LimitsConfig
 from heliograph.errors import Reason
+from heliograph.machine import Peer
 from heliograph.notes import PublicationsDropped
 from heliograph.wire.frames import Kind, control
 from tests.broker.talk import Talk
 from tests.examples import examples
 
-PUBLISHER, SLOW, QUICK, POLITE = 1, 2, 3, 4
+PUBLISHER, SLOW, QUICK, POLITE, SERVICE = 1, 2, 3, 4, 5
 pytestmark = pytest.mark.req("N15")
 
 
@@ -130,6 +131,44 @@ def test_a_consumer_that_holds_and_takes_nothing_loses_its_link() -> None:
     talk.pass_time(1_100)
     assert talk.hangups == {SLOW: Reason.SLOW_CONSUMER}
     assert talk.held == {POLITE: False}
+
+
+def a_talk_with_a_service(**limits: int) -> Talk:
+    talk = a_talk("hold", **limits)
+    talk.leave(SLOW)
+    talk.attach(SERVICE, Peer("pipe", "store"))
+    talk.say(SERVICE, talk.hello(SERVICE))
+    talk.subscribe(SERVICE, "a", policy="hold")
+    return talk
+
+
+def test_a_service_that_reads_nothing_holds_publishers_and_then_keeps_its_pipe_without_what_waited() -> None:
+    talk = a_talk_with_a_service(hold_ms_max=1_000)
+    talk.press(SERVICE, True)
+    talk.publish(POLITE, "a", *(b"%d" % n for n in range(6)))
+    assert talk.held == {POLITE: True}
+    talk.pass_time(1_100)
+    assert talk.held == {POLITE: False}
+    assert talk.hangups == {}
+    assert talk.broker.report("overview")["dropped"] == 6
+    talk.publish(POLITE, "a", *(b"%d" % n for n in range(6, 12)))
+    assert talk.held == {POLITE: False}, "nobody waits for a service that is stuck"
+    talk.press(SERVICE, False)
+    assert talk.heard[SERVICE].payloads == [b"%d" % n for n in range(6, 12)]
+    talk.press(SERVICE, True)
+    talk.publish(POLITE, "a", *(b"%d" % n for n in range(6)))
+    assert talk.held == {POLITE: True}, "it has read again"
+
+
+def test_a_service_never_loses_its_pipe_because_more_waits_than_is_allowed() -> None:
+    talk = a_talk_with_a_service(hold_ms_max=1_000_000)
+    talk.press(SERVICE, True)
+    talk.publish(POLITE, "a", *(b"%d" % n for n in range(20)))
+    assert talk.hangups == {}
+    assert talk.held == {POLITE: False}
+    talk.press(SERVICE, False)
+    talk.publish(POLITE, "a", b"new")
+    assert talk.heard[SERVICE].payloads == [b"new"]
 
 
 def test_a_held_publisher_does_not_count_as_silent() -> None:

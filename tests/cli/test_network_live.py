@@ -6,7 +6,6 @@ import json
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from time import sleep
 from typing import Any
 
 import psutil
@@ -16,8 +15,6 @@ from .conftest import Run
 from .processes import broker, piped, started, subscriber
 
 pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.req("N4", "N5", "N8", "O2", "O9")]
-
-AFTERWARDS = 20  # publications after a broker was killed
 
 
 def runs(pid: int) -> bool:
@@ -63,9 +60,7 @@ def test_a_network_carries_on_without_one_of_its_brokers(
         assert far_end.line() == "plant/1 before"
 
         psutil.Process(network[way[1]]["pid"]).kill()
-        for _ in range(AFTERWARDS):  # the first may come while the killed broker's cluster chooses another leader
-            assert run("publish", "plant/1", "after", "--url", urls["a2"]).code == 0
-            sleep(0.1)
+        assert run("publish", "plant/1", "after", "--url", urls["a2"]).code == 0
         assert far_end.line() == "plant/1 after"
 
     broken = asked(run, "map")

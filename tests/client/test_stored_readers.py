@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from heliograph.client.commands import ReadStores
+from heliograph.client.commands import PublishReliably, ReadStores
+from heliograph.errors import Reason
 from heliograph.wire import stores
 from heliograph.wire.frames import Frame, Kind, ServiceFlag, service
 from tests.client.script import Script, an_event, body_of
@@ -44,6 +45,23 @@ def test_a_replay_that_opens_and_ends_in_one_read_is_there_with_what_it_brought(
     taken = script.session.inbox(number)
     assert len(taken) == 1
     assert taken.ended
+
+
+def test_a_publisher_is_told_that_its_store_has_less_than_it_acknowledged() -> None:
+    script = Script()
+    script.connect()
+    script.tell(PublishReliably("a", [b"x", b"y"], request=1))
+    script.say(an_answer(asked_of(script, "find"), {"stores": [ADVERTISED]}))
+    script.say(an_answer(asked_of(script, "attach"), {"have": 0}))
+    script.heard()
+    script.say(stores.stored(script.inbox().encode(), STORE, 2, b"", flags=stores.StoredFlag.ACK))
+    assert script.outcome(1).value == (STORE, 1, 2)
+    for have, told in ((2, []), (1, [Reason.STORE_RESET])):
+        script.lose()
+        services = [frame for frame in script.connect() if frame.kind == Kind.SERVICE]
+        (asked,) = [frame for frame in services if body_of(frame)["do"] == "attach"]
+        script.say(an_answer(asked, {"have": have}))
+        assert [refused.reason for refused in script.session.collect_refusals()] == told
 
 
 @pytest.mark.parametrize("early", [False, True])

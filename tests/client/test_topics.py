@@ -13,7 +13,8 @@ from heliograph.discovery.topics.creation import OwnTopic
 from heliograph.discovery.topics.listing import Descriptors, advertised
 from heliograph.discovery.topics.messages import Advertise, TopicKind, TopicMessage, domain_of, encode_body, pack
 from heliograph.errors import Reason, RefusedError, UsageError
-from heliograph.live.topics import TopicCalls, TopicDesk
+from heliograph.live.topic_desk import TopicDesk
+from heliograph.live.topics import TopicCalls
 from heliograph.model.identity import Role
 from heliograph.model.publication import Publication
 from heliograph.trust.certificates import issue, make_authority

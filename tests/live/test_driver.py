@@ -86,6 +86,78 @@ def test_what_a_shortcut_writes_to_a_pipe_is_received_at_once_and_not_with_the_n
     run(main())
 
 
+def holding(link: int, held: bool) -> Any:
+    return lambda m: m.outbox.holds.append((link, held))
+
+
+def writing(link: int, data: bytes) -> Any:
+    return lambda m: m.outbox.writes.append((link, [data]))
+
+
+@pytest.mark.req("N15")
+@pytest.mark.parametrize("reader", ["broker", "service"])
+def test_a_pipe_that_is_held_keeps_what_is_written_and_presses_the_writer_if_it_is_much(run: Any, reader: str) -> None:
+    async def main() -> None:
+        machines = {"broker": Recorder(), "service": Recorder()}
+        writer = "service" if reader == "broker" else "broker"
+        reads, writes = (1, 2) if reader == "broker" else (2, 1)
+        driver = Driver(machines, [Pipe("broker", "service")])
+        driver.start()
+        driver.tell(reader, holding(reads, True))
+        pieces = [bytes([number]) * (1 << 18) for number in range(6)]
+        for piece in pieces[:4]:
+            driver.tell(writer, writing(writes, piece))
+        assert machines[reader].received == {reads: b""}
+        assert machines[writer].pressed == []
+        driver.tell(writer, writing(writes, pieces[4]))
+        assert machines[writer].pressed == [(writes, True)]
+        driver.tell(reader, holding(reads, False))
+        driver.tell(writer, writing(writes, pieces[5]))
+        assert machines[reader].received == {reads: b"".join(pieces)}
+        assert machines[writer].pressed == [(writes, True), (writes, False)]
+        await driver.stop()
+
+    run(main())
+
+
+def test_a_machine_that_holds_a_pipe_again_and_again_gets_everything_in_order(run: Any) -> None:
+    class Sipper(Recorder):
+        def receive(self, link: int, data: bytes, now: int) -> None:
+            super().receive(link, data, now)
+            self.outbox.holds.append((link, True))
+
+    async def main() -> None:
+        one, other = Recorder(), Sipper()
+        driver = Driver({"broker": one, "service": other}, [Pipe("broker", "service")])
+        driver.start()
+        for number in range(5):
+            driver.tell("broker", writing(1, b"%d" % number))
+            assert other.received == {2: b"0"}
+        for number in range(1, 5):
+            driver.tell("service", holding(2, False))
+            assert other.received == {2: b"01234"[: number + 1]}
+        await driver.stop()
+
+    run(main())
+
+
+def test_what_waits_in_a_pipe_is_received_before_its_end_but_not_by_the_machine_that_ends_it(run: Any) -> None:
+    async def main() -> None:
+        for ends in ("broker", "service"):
+            one, other = Recorder(), Recorder()
+            driver = Driver({"broker": one, "service": other}, [Pipe("broker", "service")])
+            driver.start()
+            driver.tell("service", holding(2, True))
+            driver.tell("broker", writing(1, b"last"))
+            link = 1 if ends == "broker" else 2
+            driver.tell(ends, lambda m, link=link: m.outbox.hang_up(link, Reason.STOPPING))
+            assert other.received == {2: b"last" if ends == "broker" else b""}
+            assert len(one.detached) == len(other.detached) == 1
+            await driver.stop()
+
+    run(main())
+
+
 def test_machines_that_never_stop_talking_do_not_starve_the_loop(run: Any) -> None:
     async def main() -> None:
         one, other = Echo(), Echo()

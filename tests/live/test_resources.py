@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from signal import SIGKILL
+from time import monotonic
 from typing import Any
 
 import pytest
 
-from heliograph import connect
+from heliograph import connect, connect_blocking
 from heliograph.errors import Reason, RefusedError
 from tests.live.processes import Process
 
@@ -200,3 +201,24 @@ def test_wrong_wishes_are_refused_with_a_reason(chain: list[Process]) -> None:
             assert [each.name for each in answer] == ["m4", "m3"]
 
     run(story())
+
+
+@pytest.mark.req("R4", "R8")
+def test_a_blocking_client_registers_discovers_and_watches(chain: list[Process]) -> None:
+    with (
+        connect_blocking(f"127.0.0.1:{chain[0].port}") as owner,
+        connect_blocking(f"127.0.0.1:{chain[2].port}") as seeker,
+    ):
+        with owner.register_resource("load >= 0", name="m", values={"load": 1}) as machine:
+            deadline = monotonic() + WAIT_S
+            while not len(answer := seeker.discover_resources("load >= 0", max_age=0, deadline=20)):
+                assert monotonic() < deadline, "the last broker does not hear of the resource"
+            assert answer.complete
+            assert [(each.id, each.values) for each in answer] == [(machine.id, {"load": 1})]
+            with seeker.watch_resources("load >= 1") as watch:
+                seen = [watch.next(WAIT_S)]
+                machine.update({"load": 2})
+                seen.append(watch.next(WAIT_S))
+                machine.withdraw()
+                seen.append(next(iter(watch)))
+        assert [(each.kind, each.name) for each in seen] == [("appeared", "m"), ("changed", "m"), ("vanished", "m")]

@@ -238,6 +238,39 @@ def test_a_pipe_carries_bytes_within_a_host() -> None:
     assert [len(machine.of("detach")) for machine in (one, two)] == [1, 1]
 
 
+@pytest.mark.req("N15", "O7")
+def test_a_pipe_that_is_held_keeps_what_is_written_and_presses_the_writer_if_it_is_much() -> None:
+    world = World(1, network=NetworkSettings(buffer_kib=1), hosts=STEADY)
+    host = add_pair(world, "node")
+    run(world, 0.1)
+    one, two = (seat.machine for seat in host.seats)
+    for held in (True, False):
+        host.tell(host.seats[1], lambda machine, now, held=held: machine.outbox.holds.append((machine.link, held)))
+        run(world, 0.1)
+        for number in range(20 if held else 1):
+            write(world, host, bytes([number]) * 100)
+        run(world, 0.1)
+        assert len(b"".join(two.chunks)) == (0 if held else 2_100)
+        assert [pressed for _, _, pressed in one.of("press")] == ([True] if held else [True, False])
+    assert b"".join(one.chunks) == b"".join(two.chunks) == b"".join(bytes([n]) * 100 for n in (*range(20), 0))
+
+
+@pytest.mark.parametrize("ends", [0, 1])
+def test_what_waits_in_a_pipe_is_received_before_its_end_but_not_by_the_machine_that_ends_it(ends: int) -> None:
+    world = World(1, network=CALM, hosts=STEADY)
+    host = add_pair(world, "node")
+    run(world, 0.1)
+    host.tell(host.seats[1], lambda machine, now: machine.outbox.holds.append((machine.link, True)))
+    run(world, 0.1)
+    write(world, host, b"last")
+    run(world, 0.1)
+    host.tell(host.seats[ends], lambda machine, now: machine.outbox.hang_up(machine.link, Reason.STOPPING))
+    run(world, 0.1)
+    one, two = (seat.machine for seat in host.seats)
+    assert two.chunks == ([] if ends else [b"last"])
+    assert [len(machine.of("detach")) for machine in (one, two)] == [1, 1]
+
+
 def test_an_echo_over_a_lossless_world_returns_everything() -> None:
     world = World(7)
     add(world, "echo", Echo, listens=True)

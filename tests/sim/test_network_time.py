@@ -78,7 +78,8 @@ def test_network_time_is_as_exact_as_each_node_says_whatever_goes_wrong(seed: in
     errors = errors_of(result)
     assert errors.median < 20
     assert errors.most < 45  # a client over two ways of 25 ms there and 5 ms back
-    assert errors.apart <= errors.stated < 200  # while clocks step by 90 ms
+    assert errors.stated < 200  # while clocks step by 90 ms
+    assert errors.apart <= 2 * errors.stated  # one may be early and the other late
 
 
 @pytest.mark.slow

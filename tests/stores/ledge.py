@@ -39,6 +39,7 @@ class Ledge:
         self.frames: list[Frame] = []
         self.said: list[Frame] = []
         self.numbers = 0
+        self.held: list[bool] = []
         self._splitter = Splitter(dict.fromkeys(Kind, 1 << 21))
         self.store.clock(1_700_000_000_000_000_000, self.now)
         self.store.attach(LINK, Peer("pipe", "broker"), self.now)
@@ -53,6 +54,7 @@ class Ledge:
         effects = self.store.take()
         self.commits += [(ticket, tuple(changes)) for ticket, changes in effects.commits]
         self.reads += effects.reads
+        self.held += [held for _, held in effects.holds]
         for _, chunks in effects.writes:
             for raw in self._splitter.split(b"".join(chunks)):
                 frame = Frame(raw)

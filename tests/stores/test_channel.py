@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from heliograph.errors import Reason
 from heliograph.model.origin import origin_of
+from heliograph.notes import RecordsDamaged
 from heliograph.sim.storing.notebook import Notebook
 from heliograph.sim.storing.reader import DurableReader
+from heliograph.vault import TailDamage, VaultOpened
 from heliograph.wire import stores
 from heliograph.wire.frames import Frame, event
 from tests.stores.ledge import INBOX, ORIGIN, Ledge
@@ -195,6 +197,37 @@ def test_damage_is_told_as_a_gap_with_its_positions_and_the_reading_goes_on() ->
     opened(ledge)
     assert positions(ledge) == [0, 1, 3, 4]
     assert [(notice["gap"], notice["code"]) for notice in notices(ledge)] == [([2, 3], Reason.VAULT_DAMAGED)]
+
+
+@pytest.mark.req("O6")
+def test_damage_at_the_end_of_a_log_is_noted_and_counted_when_a_store_starts() -> None:
+    ledge = filled(3)
+    ledge.store.tell(VaultOpened("store", 0, (TailDamage("main", 2, 1, "checksum wrong"),)), ledge.now)
+    notes = [note for note in ledge.store.take().notes if isinstance(note, RecordsDamaged)]
+    assert notes == [RecordsDamaged("store", "main", 2, 1, "checksum wrong")]
+    assert ledge.store.report("overview")["damaged"] == 1
+
+
+def test_while_its_broker_does_not_read_a_store_sends_no_readings_but_acknowledges() -> None:
+    ledge = filled(5)
+    ledge.store.press(1, True, ledge.now)
+    opened(ledge)
+    assert positions(ledge) == []
+    ledge.store.press(1, False, ledge.now)
+    ledge.settle()
+    assert positions(ledge) == [0, 1, 2, 3, 4]
+
+
+def test_the_report_tells_how_long_commits_take() -> None:
+    ledge = Ledge()
+    for number in range(1, 101):
+        ledge.deliver(event(b"t", b"", ORIGIN, number))
+        ledge.now += 50_000_000 if number == 7 else 2_000_000
+        ledge.settle()
+    report = ledge.store.report("overview")
+    assert (report["commit_us"], report["commit_us_p50"], report["commit_us_max"]) == (2_000, 2_000, 50_000)
+    assert (report["commit_us_sum"], report["commits_durable"]) == (99 * 2_000 + 50_000, 100)
+    assert report["commit_us_p99"] == 50_000
 
 
 @pytest.mark.req("O6")

@@ -78,3 +78,25 @@ def test_while_a_disk_is_full_nothing_is_acknowledged_and_afterwards_everything_
     assert play.stage.report("b")["state"] == "vault_full"
     disk.make_room()
     play.check()
+
+
+@pytest.mark.req("N15")
+def test_a_store_whose_disk_is_slow_presses_its_broker_and_nothing_is_dropped() -> None:
+    stage, limit = Stage(), 8 << 20
+    stage.broker("a", store=StoreConfig(enabled=True, name="s1", patterns=("orders/#",), intake_bytes_max=limit))
+    stage.run(3)
+    stage.world.disks.of(stage.world.hosts["a"])[0].slow_down(200)
+    stage.publisher("writer", "a", topics=["orders/1"], count=6_000, window=4_500, at_once=200, padding=2_000)
+    most = 0
+    for _ in range(250):
+        stage.run(0.02)
+        most = max(most, stage.report("a")["waiting_bytes"])
+    writer = stage.world.hosts["writer"].seat("writer").machine
+    assert isinstance(writer, ReliablePublisher)
+    assert writer.is_done
+    report = stage.report("a")
+    assert report["holds"] > 0
+    assert limit // 2 <= most <= limit < report["bytes"]
+    assert (report["dropped"], report["early"], report["next"]) == (0, 0, 6_000)
+    broker = stage.world.hosts["a"].seat("broker").machine
+    assert broker.report("overview")["dropped"] == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -90,6 +91,92 @@ def test_what_stays_missing_is_asked_for_again() -> None:
     asked = len(ledge.acknowledgements())
     ledge.wait(1_000)
     assert len(ledge.acknowledgements()) == asked + 1
+
+
+@pytest.mark.req("O6")
+def test_a_chain_that_never_closes_is_asked_for_ever_more_rarely_and_given_up() -> None:
+    ledge = attached()
+    ledge.deliver(ledge.reliable(9, 8), ledge.reliable(10, 9))
+    asked_at = [0.0]
+    for tenth in range(1, 3_000):
+        before = len(ledge.acknowledgements())
+        ledge.wait(100)
+        asked_at += [tenth / 10] * (len(ledge.acknowledgements()) - before)
+    pauses = [after - before for before, after in pairwise(asked_at)]
+    assert pauses[:5] == pytest.approx([0.3, 0.6, 1.2, 2.4, 4.8])
+    assert max(pauses) <= 10.05
+    assert 60 <= asked_at[-1] <= 71
+    assert json.loads(ledge.acknowledgements()[-1][1])["refused"] == [[9, Reason.CHAIN_BROKEN]]
+    report = ledge.store.report("overview")
+    assert (report["early"], report["broken"], report["next"]) == (2, 2, 0)
+    assert ledge.store._intake._early_bytes == 0
+    ledge.deliver(ledge.reliable(8, 0), ledge.reliable(9, 8, Flag.REPEAT))
+    ledge.settle()
+    assert kept(ledge) == [8, 9], "what is repeated in order is kept as ever"
+
+
+def test_progress_makes_a_store_ask_soon_again() -> None:
+    ledge = attached()
+    ledge.deliver(ledge.reliable(9, 8), ledge.reliable(5, 4))
+    for _ in range(100):
+        ledge.wait(100)
+    ledge.deliver(ledge.reliable(4, 0))
+    ledge.settle()
+    asked = len(ledge.acknowledgements())
+    ledge.wait(400)
+    assert json.loads(ledge.acknowledgements()[-1][1])["missing"] == 8
+    assert len(ledge.acknowledgements()) == asked + 1
+
+
+@pytest.mark.req("O6")
+@pytest.mark.parametrize("mark", [b"7", b'"x"', b"[]", b'["00"]', b'["00","1"]', b'{"store":1}', b'["00",1.5]'])
+def test_a_publication_with_a_malformed_mark_is_refused_and_not_kept_as_a_plain_one(mark: bytes) -> None:
+    ledge = attached()
+    bad = event(b"t", b"", ORIGIN, 2, b'{"$q":%b}' % mark)
+    ledge.deliver(ledge.reliable(1, 0), bad, ledge.reliable(3, 1))
+    ledge.deliver(event(b"t", b"", 5, 1, b'{"$q":%b}' % mark))  # of a publisher that has not attached
+    ledge.settle()
+    assert kept(ledge) == [1, 3]
+    assert ledge.store.report("overview")["malformed"] == 2
+    told = [json.loads(body)["refused"] for _, body in ledge.acknowledgements() if b"refused" in body]
+    assert told == [[[2, Reason.BODY_MALFORMED]]]
+
+
+@pytest.mark.req("N15")
+def test_a_store_whose_disk_is_slow_reads_nothing_from_its_broker_and_drops_nothing() -> None:
+    ledge = attached(intake_bytes_max=1 << 16)
+    payload = bytes(1_000)
+    for number in range(1, 61):
+        ledge.deliver(event(b"t", payload, ORIGIN, number))
+        assert ledge.held == ([True] if ledge.store._intake.waiting_bytes >= 1 << 15 else [])
+    assert ledge.held == [True]
+    while ledge.commits:
+        ledge.commit()
+        assert ledge.held == ([True, False] if ledge.store._intake.waiting_bytes < 1 << 14 else [True])
+    assert ledge.held == [True, False]
+    assert kept(ledge) == [*range(1, 61)]
+    assert ledge.store.report("overview")["holds"] == 1
+
+
+@pytest.mark.req("N15", "O6")
+def test_a_store_whose_disk_is_full_or_lost_reads_from_its_broker_to_answer_it() -> None:
+    for reason in (Reason.VAULT_FULL, Reason.VAULT_FAILED):
+        ledge = attached(intake_bytes_max=1 << 16)
+        ledge.deliver(*(event(b"t", bytes(1_000), ORIGIN, number) for number in range(1, 61)))
+        assert ledge.held == [True]
+        ledge.fail(reason)
+        assert ledge.held == [True, False]
+
+
+@pytest.mark.req("N15", "O6")
+def test_publications_that_wait_for_an_earlier_one_do_not_keep_that_one_out() -> None:
+    ledge = attached(intake_bytes_max=1 << 16)
+    frames = [ledge.reliable(number, number - 1) for number in range(1, 3_001)]
+    ledge.deliver(*frames[1:])
+    assert ledge.held == []
+    ledge.deliver(frames[0])
+    ledge.settle()
+    assert kept(ledge) == [*range(1, 3_001)]
 
 
 @pytest.mark.req("O6")

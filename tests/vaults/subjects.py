@@ -31,7 +31,9 @@ from heliograph.vault import (
     ReadKeys,
     ReadLogs,
     RunsRead,
+    TailDamage,
     Vault,
+    VaultOpened,
 )
 from tests.sim.machines import CALM, Recorder, run
 from tests.vaults.postgres import Server
@@ -55,6 +57,10 @@ class Subject(Protocol):
     def damage(self, log: str, position: int) -> None: ...
 
     def damage_key(self, key: str) -> None: ...
+
+    def damaged(self) -> tuple[TailDamage, ...]:
+        """What was found to be damaged when it was opened."""
+        ...
 
     def end(self) -> None: ...
 
@@ -98,6 +104,9 @@ class SqliteSubject:
     def damage_key(self, key: str) -> None:
         self.backend.query("UPDATE pairs SET crc = crc + 1 WHERE key = ?", (key.encode(),))
 
+    def damaged(self) -> tuple[TailDamage, ...]:
+        return self.backend.check_tail()
+
     def end(self) -> None:
         self.backend.close()
         shutil.rmtree(self.folder)
@@ -132,6 +141,9 @@ class PostgresSubject:
 
     def damage_key(self, key: str) -> None:
         self.backend.query("UPDATE pairs SET crc = crc + 1 WHERE key = ?", (key.encode(),))
+
+    def damaged(self) -> tuple[TailDamage, ...]:
+        return self.backend.check_tail()
 
     def end(self) -> None:
         self.backend.query(f"DROP SCHEMA heliograph_{self.name} CASCADE")
@@ -214,6 +226,11 @@ class SimSubject:
 
     def damage_key(self, key: str) -> None:
         self.disk.contents.damaged_keys[key] = None
+
+    def damaged(self) -> tuple[TailDamage, ...]:
+        opened = self.machine.of("vault")[-1][1]
+        assert isinstance(opened, VaultOpened)
+        return opened.damaged
 
     def end(self) -> None:
         assert self.world.faults() == []

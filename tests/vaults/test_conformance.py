@@ -15,6 +15,8 @@ from heliograph.live.vaults.backend import VaultError
 from heliograph.vault import (
     PAGE_MAX,
     READ_RUNS_MAX,
+    TAIL_BYTES,
+    TAIL_RUNS,
     TRIM_RUNS_MAX,
     Append,
     Change,
@@ -27,6 +29,7 @@ from heliograph.vault import (
     ReadKeys,
     ReadLogs,
     Run,
+    TailDamage,
     Trim,
 )
 from tests.vaults.model import Model
@@ -221,6 +224,27 @@ def test_a_damaged_run_is_told_with_its_positions_and_the_others_are_read(make: 
     assert runs(subject, "log", 4)[0].position == 3
     (done,) = subject.commit([[Trim("log", 6)]])
     assert done.trimmed[0].first == 6
+
+
+def test_the_tail_is_checked_when_a_vault_is_opened(make: Maker) -> None:
+    subject = make()
+    count = TAIL_RUNS + 2
+    subject.commit([[Append("log", bytes([n]) * 40, 3, n, n) for n in range(count)]])
+    subject.commit([[Append("other", b"o", 1, 99, 99), Append("third", bytes(TAIL_BYTES), 1, 1, 1)]])
+    subject.commit([[Append("third", bytes(TAIL_BYTES), 1, 1, 1)]])
+    subject.reopen()
+    assert subject.damaged() == ()
+    for log, position in (("log", 0), ("log", 3 * 5), ("log", 3 * (count - 1)), ("other", 0), ("third", 0)):
+        subject.damage(log, position)
+    subject.reopen()
+    assert subject.damaged() == (  # not what is older than the tail: that is found when it is read
+        TailDamage("other", 0, 1, "checksum wrong"),
+        TailDamage("log", 3 * 5, 3, "checksum wrong"),
+        TailDamage("log", 3 * (count - 1), 3, "checksum wrong"),
+    )
+    (done,) = subject.commit([[Append("log", b"new", 1, 0, 0)]])
+    assert done.positions == (3 * count,), "positions of damaged records are not used again"
+    assert [each.position for each in runs(subject, "log") if isinstance(each, Damage)] == [0, 15, 3 * (count - 1)]
 
 
 def test_a_damaged_value_is_told(make: Maker) -> None:

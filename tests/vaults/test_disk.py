@@ -27,6 +27,7 @@ from heliograph.vault import (
     Read,
     ReadLogs,
     RunsRead,
+    TailDamage,
     Vault,
     VaultFailed,
     VaultOpened,
@@ -81,6 +82,9 @@ class Slow:
         if self.refuse_open:
             raise VaultError(self.refuse_open.pop(0), "as told")
         return 0
+
+    def check_tail(self) -> tuple[TailDamage, ...]:
+        return ()
 
     def commit(self, commits: Sequence[Sequence[Change]]) -> list[Committed]:
         self.entered.set()

@@ -16,7 +16,7 @@ from heliograph.errors import Reason
 from heliograph.live.vaults.backend import VaultError
 from heliograph.live.vaults.sqlite import APPLICATION_ID, OVERDUE_BYTES, SqliteVault
 from heliograph.live.vaults.tables import VERSION
-from heliograph.vault import Append, Damage, Put, Read, ReadKeys, Run, RunsRead, Trim, Vault
+from heliograph.vault import Append, Damage, Put, Read, ReadKeys, Run, RunsRead, TailDamage, Trim, Vault
 
 
 @pytest.fixture
@@ -198,6 +198,12 @@ def test_a_lost_row_is_told_as_damage(vault: SqliteVault) -> None:
     answer = vault.read(Read("log", 5))
     assert isinstance(answer, RunsRead)
     assert answer.runs == (Damage(4, 4, missing),)
+    assert vault.check_tail() == (TailDamage("log", 4, 4, missing),)
+    vault.query("DELETE FROM runs")
+    assert vault.check_tail() == (TailDamage("log", 0, 8, missing),)
+    vault.query("UPDATE logs SET next = 9")
+    ((log, _, count, problem),) = ((each.log, each.position, each.count, each.problem) for each in vault.check_tail())
+    assert (log, count, "wrong checksum" in problem) == ("b'log'", 0, True)
 
 
 def test_the_check_finds_what_is_wrong_and_compacting_gives_space_back(vault: SqliteVault) -> None:

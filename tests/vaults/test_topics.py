@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from heliograph.discovery.topics.queries import words_of
 from heliograph.errors import ProtocolError, Reason
+from heliograph.live.vaults import topic_conditions, topic_tables
 from heliograph.live.vaults.topic_sqlite import SqliteTopics
 from heliograph.repository import AskTopics, KeepTopics, Repository, TopicEntry, TopicQuestion
 from heliograph.sim.repositories import MemoryRepository
@@ -228,6 +229,54 @@ def test_sql_over_properties_means_in_sqlite_what_it_means_for_events(bags: list
             question = TopicQuestion(language="sql", text=text, sees_all=True)
             assert numbers(sqlite, question) == numbers(memory, question), text
         sqlite.close()
+
+
+QUESTIONS: list[dict[str, Any]] = [
+    {"language": "sql", "text": "colour = 'red' AND size > 3"},
+    {"language": "sql", "text": "3 = size AND colour <> 'blue'"},
+    {"language": "sql", "text": "heavy = TRUE AND colour = 'red'"},
+    {"language": "sql", "text": "colour = 'red' OR size = 2"},
+    {"language": "predicates", "text": "colour = 'red' and size >= 2"},
+    {"space": "plant"},
+    {"space": "plant/hall", "institution": "works", "language": "sql", "text": "colour = 'red'"},
+    {"institution": "works", "newest_first": True},
+]
+
+
+@pytest.mark.req("T8")
+@pytest.mark.parametrize("few", [0, 5, 1_000])
+def test_how_a_database_looks_for_topics_does_not_change_what_it_finds(
+    subject: Any, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a bound of 0 nothing is looked up first, with 1,000 everything is."""
+    for module in (topic_conditions, topic_tables):
+        monkeypatch.setattr(module, "FEW", few)
+    made = [
+        an_entry(
+            number,
+            space=("plant", "plant/hall", "plants", "")[number % 4],
+            institution=("works", "")[number // 2 % 2],
+            properties={"colour": ("red", "blue")[number % 3 % 2], "size": number % 5, "heavy": number % 7 > 2},
+        )
+        for number in range(60)
+    ]
+    twin = Memory()
+    for one in (subject, twin):
+        one.keep([KeepTopics(tuple(made))])
+    for question in QUESTIONS:
+        asked = TopicQuestion(**{"language": "", "text": "", "asker": "bob", "expires_from_ms": 1} | question)
+        found = [_in_slices(one, asked) for one in (subject, twin)]
+        assert found[0] == found[1] != [], question
+
+
+def _in_slices(subject: Any, question: TopicQuestion) -> list[bytes]:
+    found: list[bytes] = []
+    after: int | None = 0
+    while after is not None:
+        slice = subject.ask(AskTopics(question, after, 7))
+        found += [entry.id for entry in slice.entries]
+        after = slice.next
+    return found
 
 
 def test_a_corrupted_entry_is_put_aside_and_reported(tmp_path: Path) -> None:

@@ -120,9 +120,14 @@ class Arrivals:
             self._links.fan_out(link, sinks, run, now)
 
     def _join(self, raw: bytes, way: Way, passed: tuple[HopSink, ...], now: Instant) -> tuple[Sink, ...]:
-        """All sinks of a publication here: those that it is passed on to and, if it is new, our own clients."""
+        """All sinks of a publication here: those that it is passed on to and, if it is new, our own clients.
+
+        After a loss, a publication that we have seen may be missing at members of our cluster: it is passed on to
+        them, once.
+        """
         _, word, origin, sequence, _ = SCAN.unpack_from(raw)
-        if not self._sessions.origins.visit(origin, now).admit(sequence):
+        is_new = self._sessions.origins.visit(origin, now).admit(sequence)
+        if not is_new and not (way.repeats and self._sessions.repeat_origins.visit(origin, now).admit(sequence)):
             return passed
         route = self._subscriptions.inner.routes[raw[HEAD_BYTES : HEAD_BYTES + (word >> 16)]]
         if route is None:
@@ -130,11 +135,12 @@ class Arrivals:
             return passed
         if route.content is not None:
             route = route.content.route(raw)
-        joined = way.joined.get(route.sinks)
+        sinks = route.sinks if is_new else tuple(sink for sink in route.sinks if isinstance(sink, HopSink))
+        joined = way.joined.get(sinks)
         if joined is None:
             if len(way.joined) >= JOINED_MAX:
                 way.joined.clear()
-            joined = way.joined[route.sinks] = self._joined(route.sinks, passed)
+            joined = way.joined[sinks] = self._joined(sinks, passed)
         return joined
 
     def _joined(self, ours: tuple[Sink, ...], passed: tuple[HopSink, ...]) -> tuple[Sink, ...]:

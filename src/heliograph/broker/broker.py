@@ -18,8 +18,9 @@ from __future__ import annotations
 from typing import Any
 
 from heliograph.broker.arrivals import Arrivals
-from heliograph.broker.commands import Busy, Drain, KeepLink, Listening, Reload, Room, Stop
+from heliograph.broker.commands import Busy, Drain, Expel, KeepLink, Listening, Reload, Room, Stop
 from heliograph.broker.config import BrokerConfig
+from heliograph.broker.expelled import Expelled
 from heliograph.broker.links import Link, Links
 from heliograph.broker.observations import NS_PER_US, Observations
 from heliograph.broker.orders import Orders
@@ -73,6 +74,7 @@ class Broker:
         steps = self._steps = Steps()
         links = self._links = Links(config.limits, outbox, timers, self._link_ends)
         self._find_link = links.by_id.get
+        expelled = self._expelled = Expelled(links, outbox)
         # the network
         routing = self._routing = Routing(
             config.name,
@@ -147,6 +149,7 @@ class Broker:
             observations,
             answers,
             ways,
+            expelled,
             outbox,
             time=self._time,
             time_us=self._time_us,
@@ -218,8 +221,10 @@ class Broker:
         if peer.transport == "pipe":
             self._sessions.attach_pipe(joined)
             self._pipes.join(joined)
-        elif not self._peering.attach(joined, now):
+            return
+        if not self._peering.attach(joined, now):
             self._sessions.attach(joined, now)
+        self._expelled.check(joined)
 
     def detach(self, link: LinkId, reason: Reason, now: Instant) -> None:
         """A link is gone."""
@@ -334,7 +339,7 @@ class Broker:
             self._reading.resume(welcomed, now)
 
     def tell(self, command: Any, now: Instant) -> None:
-        """Stop, Drain, Reload, Listening, Room, Busy, TurnedAway, or what became of the socket for NTP servers."""
+        """A command (commands.py), TurnedAway, or what became of the socket for NTP servers."""
         if isinstance(command, Stop):
             self._sessions.stop(now)
         elif isinstance(command, Drain):
@@ -354,6 +359,8 @@ class Broker:
             self._sessions.make_room(command.links_max)
         elif isinstance(command, Busy):
             self._shedding.sampled(command.cpu_permille, now)
+        elif isinstance(command, Expel):
+            self._expelled.add(command.serials)
         elif isinstance(command, TurnedAway):
             self._links.count(command.reason)
             self._outbox.note(PeerRefused(0, command.reason, command.detail))

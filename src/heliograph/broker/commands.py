@@ -62,6 +62,13 @@ class Reload:
 
 
 @dataclass(frozen=True, slots=True)
+class Expel:
+    """End the links of peers whose certificates have these serial numbers, and accept no new ones."""
+
+    serials: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class LoadSettings:
     """A job whose result is a BrokerConfig, read again from where the first one came from. Drivers know its type."""
 

@@ -8,7 +8,8 @@ Not here: reading (reading.py), handshake and keep-alive (sessions.py), choosing
 While the driver keeps up, a run goes into ``link.out`` at once, and one DELIVERY prefix is put before all runs of
 consecutive equal sinks when the effects are taken. When the driver is pressed, runs wait in the link's backlog, which
 is bounded in bytes and frames. Beyond that, the sink of each run decides: droppable runs lose their oldest frames,
-publishers are held, or, if nothing may be dropped, the consumer loses its link.
+publishers are held, or, if nothing may be dropped, the consumer loses its link. A service of this node keeps its pipe:
+what waits for it is dropped, and no publisher waits for it until it reads again.
 """
 
 from __future__ import annotations
@@ -355,7 +356,7 @@ class Links:
             return
         waiting = Waiting(sink, chunk, len(frames_of(chunk, 0)))
         link.queue(waiting)
-        holds = sink.holds and publisher.may_be_held
+        holds = sink.holds and publisher.may_be_held and not link.stuck
         if not (sink.disconnects or holds):
             link.droppable.append(waiting)
         if holds and self._is_long(link):
@@ -383,8 +384,13 @@ class Links:
 
     def _give_up(self, link: Port) -> None:
         """End the link of a slow consumer: a client's at once, a broker's at the next wake, because this may be called
-        in a loop over all neighbours."""
-        if link.neighbour is None:
+        in a loop over all neighbours. A service only loses what waits for it: without its pipe it could do nothing."""
+        if link.is_pipe:
+            frames, size = link.give_up()
+            self.frames_dropped += frames
+            self.bytes_dropped += size
+            self._release_all(link)
+        elif link.neighbour is None:
             self.hang_up(link, Reason.SLOW_CONSUMER, "it does not read fast enough and asked not to lose anything")
         else:
             why = "it does not read what it has to know"
@@ -433,6 +439,10 @@ class Links:
     def _watch(self, slow: Port, now: Instant) -> None:
         """End the link of a consumer that holds publishers and takes nothing for too long."""
         at = slow.progress_at + self.limits.hold_ms_max * NS_PER_MS
+        if now >= at and slow.is_pipe:
+            self._give_up(slow)
+            self._note_drops(slow, now)
+            return
         if now >= at:
             self.hang_up(slow, Reason.SLOW_CONSUMER, "it held publishers and took nothing for too long")
             return

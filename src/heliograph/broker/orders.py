@@ -15,6 +15,7 @@ import msgspec
 
 from heliograph.broker.commands import LoadSettings
 from heliograph.broker.config import DEFAULT_PORT, BrokerConfig, LinkConfig
+from heliograph.broker.expelled import Expelled
 from heliograph.broker.links import Link, Links
 from heliograph.broker.observations import Observations
 from heliograph.broker.publications import Publications
@@ -61,6 +62,7 @@ class Orders:
         observations: Observations,
         answers: ServiceAnswers,
         ways: ServiceWays,
+        expelled: Expelled,
         outbox: Outbox,
         *,
         time: Callable[[], dict[str, Any]],
@@ -81,6 +83,7 @@ class Orders:
         self._observations = observations
         self._answers = answers
         self._ways = ways
+        self._expelled = expelled
         self._outbox = outbox
         self._time = time
         self._time_us = time_us
@@ -138,10 +141,13 @@ class Orders:
                 self._answers.answer_order(pipe, number, {"ok": True})
             case "allow" | "forbid":
                 self._answers.answer_order(pipe, number, self._change_rights(order, now))
+            case "expel":
+                ended = self._expelled.add(str(serial) for serial in order.get("serials", ()))
+                self._answers.answer_order(pipe, number, {"ok": True, "ended": ended})
             case other:
                 raise UsageError(
                     f"a broker cannot {other!r}; it can report, attend, observe, trace, drain, reload, link, unlink, "
-                    "allow and forbid"
+                    "allow, forbid and expel"
                 )
 
     def _observed(self, order: dict[str, Any]) -> dict[str, Any]:
@@ -279,6 +285,7 @@ class Orders:
             "denied": self._publications.denied,
             "expired": self._publications.expired,
             "rights": len(self._subscriptions.rights),
+            "expelled": len(self._expelled),
             "shares_lost": self._publications.shares_lost,
             "dropped": self._links.frames_dropped,
             "dropped_bytes": self._links.bytes_dropped,

@@ -86,6 +86,7 @@ class Sessions:
         self._pong = pong  # a PONG that tells the time
         self._others = others  # addresses of other brokers, for clients that have to leave
         self.group_origins = Origins(limits.origins_max, limits.origin_horizon_ms, limits.gaps_max)
+        self.repeat_origins = Origins(limits.origins_max, limits.origin_horizon_ms, limits.gaps_max)
 
     # -- coming -------------------------------------------------------------------------------------------------
 

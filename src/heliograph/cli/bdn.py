@@ -16,6 +16,17 @@ import typer
 from heliograph.cli.broker_run import host_and_port
 from heliograph.cli.config import Chosen, settings_from
 from heliograph.cli.connection import run as run_work
+from heliograph.cli.node_options import (
+    Authority,
+    Given,
+    KeptLinks,
+    Key,
+    LogFormat,
+    LogLevel,
+    identity_settings,
+    log_settings,
+    options_of,
+)
 from heliograph.cli.shape import examples, group
 from heliograph.cli.tables import show
 from heliograph.errors import HeliographError, UsageError
@@ -62,21 +73,17 @@ def run_bdn(
             help="Keep only brokers whose geography or institution begins with TEXT; can be repeated.",
         ),
     ] = None,
-    link: Annotated[
-        list[str] | None, typer.Option(metavar="HOST:PORT", help="Keep a link to this broker; can be repeated.")
-    ] = None,
+    link: KeptLinks = None,
     certificate: Annotated[Path | None, typer.Option(help="The directory's certificate.")] = None,
-    key: Annotated[Path | None, typer.Option(help="The certificate's private key.")] = None,
-    authority: Annotated[Path | None, typer.Option(help="The authority that signed others' certificates.")] = None,
-    log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
-    log_format: Annotated[str | None, typer.Option(help="text or json.")] = None,
+    key: Key = None,
+    authority: Authority = None,
+    log_level: LogLevel = None,
+    log_format: LogFormat = None,
 ) -> None:
     """Run a broker directory until Ctrl-C. SIGHUP reloads filters, links, limits and certificates."""
-    from heliograph.config.sources import Option
-
     host, port = host_and_port(listen) if listen is not None else (None, None)
     filters = _filters(filter or [])
-    given: tuple[tuple[str, Any, str], ...] = (
+    given: tuple[Given, ...] = (
         ("bdn.host", host, "--listen"),
         ("bdn.port", port, "--listen"),
         ("bdn.name", name, "--name"),
@@ -85,13 +92,10 @@ def run_bdn(
         ("bdn.geographies", filters["geography"], "--filter"),
         ("bdn.institutions", filters["institution"], "--filter"),
         ("bdn.links", ",".join(link) if link else None, "--link"),
-        ("tls.certificate", certificate, "--certificate"),
-        ("tls.key", key, "--key"),
-        ("tls.authority", authority, "--authority"),
-        ("log.level", log_level, "--log-level"),
-        ("log.format", log_format, "--log-format"),
+        *identity_settings(certificate, key, authority),
+        *log_settings(log_level, log_format),
     )
-    code = _run(config, [Option(path, str(value), typed) for path, value, typed in given if value is not None])
+    code = _run(config, options_of(given))
     if code:
         raise typer.Exit(code)
 

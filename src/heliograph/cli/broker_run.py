@@ -10,12 +10,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from heliograph.cli.broker_link import target_of
 from heliograph.cli.config import Chosen, settings_from
+from heliograph.cli.node_options import (
+    Authority,
+    Given,
+    Key,
+    LogFormat,
+    LogLevel,
+    NetworkKey,
+    Tokens,
+    identity_settings,
+    log_settings,
+    options_of,
+)
 from heliograph.errors import UsageError
 
 if TYPE_CHECKING:
@@ -34,9 +46,9 @@ def run_broker(
         str | None, typer.Option(help="What peers must show: none, token, certificate or any of the two.")
     ] = None,
     certificate: Annotated[Path | None, typer.Option(help="The broker's certificate.")] = None,
-    key: Annotated[Path | None, typer.Option(help="The certificate's private key.")] = None,
-    authority: Annotated[Path | None, typer.Option(help="The authority that signed peers' certificates.")] = None,
-    tokens: Annotated[Path | None, typer.Option(help="The token file.")] = None,
+    key: Key = None,
+    authority: Authority = None,
+    tokens: Tokens = None,
     allow_open: Annotated[
         bool, typer.Option("--allow-open", help="Accept that anyone on the network may use this broker.")
     ] = False,
@@ -55,7 +67,7 @@ def run_broker(
         typer.Option(metavar="HOST:PORT", help="Make the broker known to this directory (BDN); can be repeated."),
     ] = None,
     no_discovery: Annotated[bool, typer.Option("--no-discovery", help="Do not answer broker searches.")] = False,
-    network_key_file: Annotated[Path | None, typer.Option(help="The key that all brokers of the network have.")] = None,
+    network_key_file: NetworkKey = None,
     store: Annotated[bool, typer.Option("--store", help="Have a store that keeps publications.")] = False,
     store_pattern: Annotated[
         list[str] | None,
@@ -64,21 +76,19 @@ def run_broker(
     store_place: Annotated[
         str | None, typer.Option(metavar="FOLDER", help="Where it keeps them: a folder, or postgresql://…")
     ] = None,
-    log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
-    log_format: Annotated[str | None, typer.Option(help="text or json.")] = None,
+    log_level: LogLevel = None,
+    log_format: LogFormat = None,
 ) -> None:
     """Run a broker until Ctrl-C. SIGHUP reloads rules, tokens, links and certificates; SIGUSR2 drains."""
     host, port = host_and_port(listen) if listen is not None else (None, None)
-    given: tuple[tuple[str, Any, str], ...] = (
+    given: tuple[Given, ...] = (
         ("listener.host", host, "--listen"),
         ("listener.port", port, "--listen"),
         ("listener.secure", "true" if secure else None, "--secure"),
         ("listener.auth", auth, "--auth"),
         ("listener.allow_open", "true" if allow_open else None, "--allow-open"),
         ("broker.name", name, "--name"),
-        ("tls.certificate", certificate, "--certificate"),
-        ("tls.key", key, "--key"),
-        ("tls.authority", authority, "--authority"),
+        *identity_settings(certificate, key, authority),
         ("tokens.file", tokens, "--tokens"),
         ("network.name", network, "--network"),
         ("network.cluster", cluster, "--cluster"),
@@ -91,17 +101,14 @@ def run_broker(
         ("store.patterns", ",".join(store_pattern) if store_pattern else None, "--store-pattern"),
         ("store.place", store_place, "--store-place"),
         *link_options(link or []),
-        ("log.level", log_level, "--log-level"),
-        ("log.format", log_format, "--log-format"),
+        *log_settings(log_level, log_format),
     )
     run_with(config, given)
 
 
-def run_with(config: Path | None, given: tuple[tuple[str, Any, str], ...]) -> None:
+def run_with(config: Path | None, given: tuple[Given, ...]) -> None:
     """Run a broker with these options on top of the settings, if they have a value."""
-    from heliograph.config.sources import Option
-
-    code = _run(config, [Option(path, str(value), typed) for path, value, typed in given if value is not None])
+    code = _run(config, options_of(given))
     if code:
         raise typer.Exit(code)
 
@@ -121,7 +128,7 @@ def _run(chosen: Path | None, options: list[Option]) -> int:
     return run(run_broker(settings, log, load_settings=load))
 
 
-def link_options(addresses: list[str]) -> Iterator[tuple[str, Any, str]]:
+def link_options(addresses: list[str]) -> Iterator[Given]:
     """The options of each link, the host first."""
     for address in addresses:
         target = target_of(address, "--link")

@@ -16,6 +16,9 @@ import typer
 from heliograph.cli import connection as c
 from heliograph.cli.shape import FAILED, examples, say
 from heliograph.cli.tables import show
+from heliograph.errors import UsageError
+
+NEARNESS = {"me": "near", "together": "together"}  # --near, and the order that it means
 
 
 def register(app: typer.Typer) -> None:
@@ -49,7 +52,7 @@ def _resource(
     explain: Annotated[bool, typer.Option("--explain", help="Who answered, after how long.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="As one JSON object, or one per change.")] = False,
 ) -> None:
-    order = {"": order, "me": "near", "together": "together"}.get(near, near)
+    order = _order(order, near)
     failed: list[bool] = []
 
     async def find() -> None:
@@ -83,6 +86,17 @@ def _resource(
     c.run(find())
     if failed:
         raise typer.Exit(FAILED)
+
+
+def _order(order: str, near: str) -> str:
+    """One order of the two options."""
+    if not near:
+        return order
+    if order:
+        raise UsageError("--order and --near both say which ones are the best; give one of them")
+    if near not in NEARNESS:
+        raise UsageError(f"--near is me or together, not {near[:64]!r}")
+    return NEARNESS[near]
 
 
 def _print(change: dict[str, Any], as_json: bool) -> None:

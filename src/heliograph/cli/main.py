@@ -8,6 +8,7 @@ Not here: what a command does (its own file).
 
 from __future__ import annotations
 
+import sys
 from functools import cache
 from typing import Annotated, Any
 
@@ -33,6 +34,7 @@ from heliograph.cli import (
     token,
     topic,
     topic_rights,
+    tree,
     version,
 )
 from heliograph.cli.demo import command as demo
@@ -94,14 +96,15 @@ def _help(context: typer.Context) -> None:
 
 @cache
 def command() -> Any:
-    """The tree of all commands. Building it takes longer than most commands."""
+    """The tree of all commands. Building it takes longer than most commands: ``main`` builds a part of it."""
     return typer.main.get_command(app)
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run one command and exit. A user's mistake is one line on standard error, never a traceback."""
+    given = sys.argv[1:] if arguments is None else arguments
     try:
-        command()(arguments, prog_name="heliograph")
+        tree.build(app, given)(given, prog_name="heliograph")
     except (HeliographError, OSError) as error:
         fail_with(error)
 

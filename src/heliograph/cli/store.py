@@ -17,6 +17,18 @@ from heliograph.cli.broker_run import host_and_port, link_options, run_with
 from heliograph.cli.config import Chosen
 from heliograph.cli.connection import Connection, connected, with_connection
 from heliograph.cli.connection import run as run_work
+from heliograph.cli.node_options import (
+    Authority,
+    Given,
+    KeptLinks,
+    Key,
+    LogFormat,
+    LogLevel,
+    NetworkKey,
+    Tokens,
+    identity_settings,
+    log_settings,
+)
 from heliograph.cli.shape import examples, fail, group, say
 from heliograph.cli.tables import show as show_table
 from heliograph.errors import HeliographError, UsageError
@@ -51,25 +63,23 @@ def run(
     listen: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="For bulk readers; port 0 takes a free one.")
     ] = "127.0.0.1:0",
-    link: Annotated[
-        list[str] | None, typer.Option(metavar="HOST:PORT", help="Keep a link to this broker; can be repeated.")
-    ] = None,
+    link: KeptLinks = None,
     join: Annotated[bool, typer.Option("--join", help="Find a broker and link to it.")] = False,
     network: Annotated[str | None, typer.Option(help="The name of the network.")] = None,
     cluster: Annotated[str | None, typer.Option(help="The cluster to which it belongs.")] = None,
-    network_key_file: Annotated[Path | None, typer.Option(help="The key that all brokers of the network have.")] = None,
+    network_key_file: NetworkKey = None,
     secure: Annotated[bool, typer.Option("--secure", help="Speak TLS; needs --certificate and --key.")] = False,
     auth: Annotated[str | None, typer.Option(help="What bulk readers must show.")] = None,
     certificate: Annotated[Path | None, typer.Option(help="Its certificate, with the roles broker and store.")] = None,
-    key: Annotated[Path | None, typer.Option(help="The certificate's private key.")] = None,
-    authority: Annotated[Path | None, typer.Option(help="The authority that signed others' certificates.")] = None,
-    tokens: Annotated[Path | None, typer.Option(help="The token file.")] = None,
-    log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
-    log_format: Annotated[str | None, typer.Option(help="text or json.")] = None,
+    key: Key = None,
+    authority: Authority = None,
+    tokens: Tokens = None,
+    log_level: LogLevel = None,
+    log_format: LogFormat = None,
 ) -> None:
     """Run a store in its own process until Ctrl-C. It is a broker with a store, linked into the network."""
     host, port = host_and_port(listen)
-    given: tuple[tuple[str, Any, str], ...] = (
+    given: tuple[Given, ...] = (
         ("store.enabled", "true", "store run"),
         ("store.name", name, "--name"),
         ("broker.name", name or "store", "--name"),
@@ -79,17 +89,14 @@ def run(
         ("listener.port", port, "--listen"),
         ("listener.secure", "true" if secure else None, "--secure"),
         ("listener.auth", auth, "--auth"),
-        ("tls.certificate", certificate, "--certificate"),
-        ("tls.key", key, "--key"),
-        ("tls.authority", authority, "--authority"),
+        *identity_settings(certificate, key, authority),
         ("tokens.file", tokens, "--tokens"),
         ("network.name", network, "--network"),
         ("network.cluster", cluster, "--cluster"),
         ("network.key_file", network_key_file, "--network-key-file"),
         ("network.join", "true" if join else None, "--join"),
         *link_options(link or []),
-        ("log.level", log_level, "--log-level"),
-        ("log.format", log_format, "--log-format"),
+        *log_settings(log_level, log_format),
     )
     run_with(config, given)
 

@@ -17,6 +17,17 @@ from heliograph.cli import connection as c
 from heliograph.cli.bdn import ask_directory
 from heliograph.cli.broker_run import host_and_port
 from heliograph.cli.config import Chosen, settings_from
+from heliograph.cli.node_options import (
+    Authority,
+    Given,
+    KeptLinks,
+    Key,
+    LogFormat,
+    LogLevel,
+    identity_settings,
+    log_settings,
+    options_of,
+)
 from heliograph.cli.shape import FAILED, examples, group, say
 from heliograph.cli.tables import show
 from heliograph.errors import UsageError
@@ -43,33 +54,26 @@ def run_tdn(
         str | None, typer.Option(metavar="HOST:PORT", help="For administrators' questions; port 0 takes a free one.")
     ] = None,
     place: Annotated[str | None, typer.Option(help="A folder for SQLite, or postgresql://….")] = None,
-    link: Annotated[
-        list[str] | None, typer.Option(metavar="HOST:PORT", help="Link to this broker; can be repeated.")
-    ] = None,
+    link: KeptLinks = None,
     certificate: Annotated[Path | None, typer.Option(help="The directory's certificate, with role directory.")] = None,
-    key: Annotated[Path | None, typer.Option(help="The certificate's private key.")] = None,
-    authority: Annotated[Path | None, typer.Option(help="The authority that signed others' certificates.")] = None,
+    key: Key = None,
+    authority: Authority = None,
     revoked: Annotated[Path | None, typer.Option(help="Certificates that the authority took back.")] = None,
-    log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
-    log_format: Annotated[str | None, typer.Option(help="text or json.")] = None,
+    log_level: LogLevel = None,
+    log_format: LogFormat = None,
 ) -> None:
     """Run a topic directory until Ctrl-C. SIGHUP reloads policies, limits and certificates."""
-    from heliograph.config.sources import Option
-
     host, port = host_and_port(listen) if listen is not None else (None, None)
-    given: tuple[tuple[str, Any, str], ...] = (
+    given: tuple[Given, ...] = (
         ("tdn.host", host, "--listen"),
         ("tdn.port", port, "--listen"),
         ("tdn.place", place, "--place"),
         ("tdn.links", ",".join(link) if link else None, "--link"),
-        ("tls.certificate", certificate, "--certificate"),
-        ("tls.key", key, "--key"),
-        ("tls.authority", authority, "--authority"),
+        *identity_settings(certificate, key, authority),
         ("tls.revoked", revoked, "--revoked"),
-        ("log.level", log_level, "--log-level"),
-        ("log.format", log_format, "--log-format"),
+        *log_settings(log_level, log_format),
     )
-    code = _run(config, [Option(path, str(value), typed) for path, value, typed in given if value is not None])
+    code = _run(config, options_of(given))
     if code:
         raise typer.Exit(code)
 

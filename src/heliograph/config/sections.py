@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import MISSING, dataclass
+from functools import cache
 from typing import Any, get_args, get_type_hints
 
 from heliograph.broker.config import (
@@ -125,8 +126,13 @@ def keys_of(section: str) -> list[Key]:
 def _keys() -> Iterator[Key]:
     for section, config in SECTIONS.items():
         for known in settings_of(config):
-            hint = get_type_hints(known.owner)[known.field.name]
+            hint = _hints_of(known.owner)[known.field.name]
             yield Key(f"{section}.{known.name}", _plain_type(hint), known.default, known.setting)
+
+
+@cache
+def _hints_of(owner: type) -> dict[str, Any]:
+    return get_type_hints(owner)
 
 
 def _plain_type(hint: Any) -> type:

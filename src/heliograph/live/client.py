@@ -25,11 +25,12 @@ from heliograph.errors import ClosedError, UsageError
 from heliograph.live.calls import Calls
 from heliograph.live.loop import Driver
 from heliograph.live.publisher_file import PublisherFile
-from heliograph.live.resources import ResourceCalls
+from heliograph.live.resources import ClientTasks, ResourceCalls
 from heliograph.live.stored import FOREVER_MS, READ_WINDOW, StoreFace, milliseconds
 from heliograph.live.subscription import Callback, Incoming, OpenSubscriptions, Subscribing, Subscription
 from heliograph.live.tls import TlsContexts
-from heliograph.live.topics import Files, TopicCalls, TopicDesk
+from heliograph.live.topic_desk import Files, TopicDesk
+from heliograph.live.topics import TopicCalls
 from heliograph.model.publication import Publication
 from heliograph.model.subscription import Policy
 from heliograph.model.topics import INBOX_ROOT
@@ -80,6 +81,7 @@ class Client(StoreFace, TopicCalls, ResourceCalls):
         self._sending = False  # a send is scheduled at the end of this turn
         self._turn_bytes = 0
         self._stopping: asyncio.Task[None] | None = None
+        self._tasks = ClientTasks()
 
     # -- properties -----------------------------------------------------------------------------------------------
 
@@ -339,6 +341,8 @@ class Client(StoreFace, TopicCalls, ResourceCalls):
         if not self._session.ended:
             await self._calls.request(commands.Close)
         self._subscriptions.cancel_callbacks()
+        self._tasks.cancel()
+        self._desk.stop()
         if self._following is not None:
             await self._following.stop()
         if self._stopping is None:

@@ -236,17 +236,21 @@ class VaultThread:
 
     def _open(self) -> None:
         name = self._vault.name
+        backend: Backend | None = None
         try:
             backend = make_backend(self._vault)
             size = backend.open()
+            damaged = backend.check_tail()
         except VaultError as error:
+            if backend is not None:
+                backend.close()
             before, self._refused = self._refused, error
             if before is None or before.reason is not error.reason:
                 self._call(self._answer, [], VaultFailed(name, error.reason, error.problem), False)
             return
         self._backend, self._refused = backend, None
         self._break(Reason.VAULT_FAILED)  # commits asked for before the machine knew that the vault is open
-        self._call(self._answer, [], VaultOpened(name, size), True)
+        self._call(self._answer, [], VaultOpened(name, size, damaged), True)
 
     def _break(self, reason: Reason) -> None:
         """Fail all commits that are asked for until the next answer, which begins a new generation."""

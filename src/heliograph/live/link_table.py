@@ -37,9 +37,6 @@ class LinkEnd(Protocol):
 class SocketEnd(LinkEnd, Protocol):
     """The end of a link over a socket."""
 
-    def refuse_revoked(self, serials: frozenset[str]) -> None:
-        """End it if its peer's certificate is one of these."""
-
     def linger_over(self) -> None:
         """The peer has had time to hang up."""
 
@@ -114,11 +111,6 @@ class LinkTable:
         self._lingering.pop(link, None)
         if not self._sockets:
             self._empty.set()
-
-    def refuse_revoked(self, serials: frozenset[str]) -> None:
-        """End the links of peers whose certificates have these serial numbers."""
-        for link in list(self._sockets) if serials else ():
-            link.refuse_revoked(serials)
 
     def add_raw(self, raw: RawLink) -> None:
         """A TCP connection below TLS is up."""

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections import deque
 from typing import Any, cast
 
 from heliograph.errors import Reason
 from heliograph.live.clock import now_ns
 from heliograph.live.inputs import MachineInputs
 from heliograph.live.link_table import LinkTable, Outlet
-from heliograph.live.tls import peer_identity, reason_of
+from heliograph.live.tls import peer_identity, peer_serial, reason_of
 from heliograph.machine import LinkId, Peer, Ticket, TurnedAway
 
 VECTORED_BYTES = 8_192  # a chunk larger than this is worth a vectored write
@@ -152,13 +153,6 @@ class SocketLink(asyncio.BaseProtocol):
         except OSError:
             self.abort()  # the peer was faster
 
-    def refuse_revoked(self, serials: frozenset[str]) -> None:
-        """End the link if its peer's certificate has one of these serial numbers: it was revoked meanwhile."""
-        tls = None if self._transport is None else self._transport.get_extra_info("ssl_object")
-        shown = None if tls is None else tls.getpeercert()
-        if shown and shown.get("serialNumber", "").lstrip("0") in serials:
-            self.hang_up(Reason.CERTIFICATE_REVOKED)
-
     def linger_over(self) -> None:
         """The peer has had time to hang up."""
         if self._transport is not None and self._transport.get_write_buffer_size() == 0:
@@ -191,17 +185,23 @@ class SocketLink(asyncio.BaseProtocol):
 
     def _peer(self, transport: asyncio.Transport) -> Peer:
         tls = transport.get_extra_info("ssl_object")
+        shown = None if tls is None else tls.getpeercert()
         return Peer(
             transport="tcp" if tls is None else "tls",
             address=format_address(transport.get_extra_info("peername")),
             listener=self._listener,
-            identity=None if tls is None else peer_identity(tls.getpeercert()),
+            identity=peer_identity(shown),
             ticket=self._ticket,
+            serial=peer_serial(shown),
         )
 
 
 class PipeEnd:
-    """One end of an in-process link. It receives what the other end writes, by reference."""
+    """One end of an in-process link. It receives what the other end writes, by reference.
+
+    Nothing waits in a pipe unless the machine at this end holds it. Then what the other end writes waits here, and
+    beyond PRESS_BYTES the machine at the other end is pressed, as it would be for a socket.
+    """
 
     def __init__(self, links: LinkTable, runner: MachineInputs, other: PipeEnd | None = None) -> None:
         self._links = links
@@ -209,14 +209,23 @@ class PipeEnd:
         self.number = links.add(self, self._write, self._write_alone)
         self._other = self if other is None else other
         self._detached = False
+        self._held = False
+        self._waiting: deque[list[bytes]] = deque()  # writes of the other end, oldest first
+        self._waiting_bytes = 0
+        self._pressing = False  # because of them, the machine at the other end is pressed
+        self._is_going_on = False  # the oldest of them is about to be received
         if other is not None:
             other._other = self
 
     def hold(self, held: bool) -> None:
-        """Nothing waits in a pipe, so there is nothing to hold."""
+        """Stop or resume reading."""
+        self._held = held
+        if not held:
+            self._go_on()
 
     def hang_up(self, reason: Reason) -> None:
         """End both ends after what was written has been received."""
+        self._waiting.clear()  # our machine gets nothing more
         self._detach(reason)
         self._other._detach(Reason.CLOSED)
 
@@ -232,15 +241,53 @@ class PipeEnd:
         self._runner.go_on()
 
     def _receive(self, frames: list[bytes], now: int) -> None:
+        if self._held or self._waiting:
+            self._keep(frames)
+        else:
+            self._pass(frames, now)
+
+    def _pass(self, frames: list[bytes], now: int) -> None:
         receive = self._runner.machine.receive
         for frame in frames:
             self._runner.record("receive", self.number, len(frame))
             receive(self.number, frame, now)
 
+    def _keep(self, frames: list[bytes]) -> None:
+        self._waiting.append(frames)
+        self._waiting_bytes += sum(map(len, frames))
+        if self._waiting_bytes > PRESS_BYTES:
+            self._press_other(True)
+
+    def _go_on(self) -> None:
+        """Receive what waits, one write after the other, because the machine may hold again after each."""
+        if self._waiting and not self._is_going_on:
+            self._is_going_on = True
+            self._runner.queue(self._receive_oldest)
+
+    def _receive_oldest(self, now: int) -> None:
+        self._is_going_on = False
+        if self._held or not self._waiting:
+            return
+        frames = self._waiting.popleft()
+        self._waiting_bytes -= sum(map(len, frames))
+        self._pass(frames, now)
+        self._go_on()
+        if self._waiting_bytes <= RELIEF_BYTES:
+            self._press_other(False)
+
+    def _press_other(self, pressed: bool) -> None:
+        other = self._other
+        if pressed != self._pressing and not other._detached:
+            self._pressing = pressed
+            other._runner.queue(other._runner.machine.press, other.number, pressed)
+
     def _detach(self, reason: Reason) -> None:
         if not self._detached:
             self._detached = True
             self._links.forget(self.number)
+            for frames in self._waiting:
+                self._runner.queue(self._pass, frames)
+            self._waiting.clear()
             self._runner.queue(self._runner.machine.detach, self.number, reason)
 
 

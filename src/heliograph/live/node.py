@@ -19,13 +19,14 @@ from dataclasses import replace
 from time import time_ns
 from typing import TYPE_CHECKING, Any
 
-from heliograph.broker.commands import Drain, Listening, Reload, Room, Stop
+from heliograph.broker.commands import Drain, Expel, Listening, Reload, Room, Stop
 from heliograph.broker.config import EVERYWHERE, BrokerConfig, ListenerConfig
 from heliograph.config.keyring_files import load_keyring
 from heliograph.config.load import Settings
 from heliograph.discovery.brokers.advertisement import DirectoriesFound
 from heliograph.discovery.brokers.config import SOCKET, ResponderConfig
 from heliograph.discovery.topics.config import RightsConfig
+from heliograph.discovery.topics.revocation_lists import RIGHTS, ListsRenewed
 from heliograph.errors import ConfigError, HeliographError
 from heliograph.live import process_memory
 from heliograph.live.beside import in_numbers, joining, named
@@ -64,18 +65,19 @@ class Certificates:
         self.contexts = contexts(listeners, self._files)
         self.keyring = load_keyring(settings.tls)
 
-    def renew(self, loop: asyncio.AbstractEventLoop, cut: Callable[[frozenset[str]], None]) -> None:
-        """Read the files again, in a worker. New links use them; links whose certificate was revoked are cut.
-
-        ConfigError before anything is changed.
-        """
+    def renew(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Read the files again, in a worker. New links use them. ConfigError before anything is changed."""
         renewed = load_keyring(self._tls)
         if self.contexts is not None and self._files is not None:
             contexts(self._listeners, self._files)
             loop.call_soon_threadsafe(reload, self.contexts, self._files)
         if self.keyring is not None and renewed is not None:
             loop.call_soon_threadsafe(self.keyring.renew, renewed)
-            loop.call_soon_threadsafe(cut, renewed.authorities.revoked.serials())
+
+    @property
+    def revoked(self) -> tuple[str, ...]:
+        """The serial numbers of the certificates that were revoked."""
+        return () if self.keyring is None else self.keyring.authorities.revoked.serials()
 
 
 async def run_broker(
@@ -186,6 +188,7 @@ class Running:
     async def open(self, listeners: Sequence[ListenerConfig]) -> bool:
         """Start the machines and open every vault, listener and socket; False if one cannot be opened."""
         self.driver.start()
+        self._expel()
         for machine, vault in self._node.vaults.items():
             if await self.driver.open_vault(machine, vault) is not None:
                 return False  # the log says why
@@ -372,9 +375,22 @@ class Running:
         assert self._load_settings is not None
         loaded = self._load_settings()
         if self._certificates is not None:
-            self._certificates.renew(self.driver.loop, self.driver.network.links.refuse_revoked)
+            self._certificates.renew(self.driver.loop)
+            self.driver.loop.call_soon_threadsafe(self._spread_lists)
         self.driver.loop.call_soon_threadsafe(self._reload_services, loaded)
         return replace(loaded.broker, local_digest=b"" if self._token is None else self._token.digest)
+
+    def _expel(self) -> None:
+        """Tell the broker which certificates were revoked: it ends and refuses their links."""
+        revoked = () if self._certificates is None else self._certificates.revoked
+        if revoked and BROKER in self._node.machines:
+            self.driver.tell(BROKER, Expel(revoked))
+
+    def _spread_lists(self) -> None:
+        """The files were read again: tell the other brokers what was revoked."""
+        self._expel()
+        if RIGHTS in self._node.machines:
+            self.driver.tell(RIGHTS, ListsRenewed())
 
     def _reload_services(self, loaded: Settings) -> None:
         """Tell each service its new settings, or log which of them need a restart."""

@@ -31,6 +31,24 @@ AGAIN_S = 0.2  # wait after a broker was lost
 AWAY = (Reason.RESOURCE_UNKNOWN, Reason.SERVICE_UNKNOWN, Reason.SERVICE_GONE)
 
 
+class ClientTasks:
+    """Tasks that are cancelled when their client closes."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[asyncio.Task[None], None] = {}
+
+    def keep(self, task: asyncio.Task[None]) -> asyncio.Task[None]:
+        """Cancel this one too, unless it has ended by then."""
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
+        return task
+
+    def cancel(self) -> None:
+        """The client closes."""
+        for task in list(self._tasks):
+            task.cancel()
+
+
 class AskingClient(Protocol):
     """What this module needs of a client (live/client.py)."""
 
@@ -50,6 +68,11 @@ class AskingClient(Protocol):
 
     def subscribe(self, filter: str = "#") -> Subscribing:
         """Subscribe to a topic filter."""
+        ...
+
+    @property
+    def _tasks(self) -> ClientTasks:
+        """The tasks that end with it."""
         ...
 
 
@@ -145,7 +168,8 @@ class ResourceRegistration:
             body |= {"values": self.values, "version": self._version}
         self.broker = str((await self._client.ask(SERVICE, body))["broker"])
         if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._renew(), name=f"resource {self.id}")
+            task = asyncio.get_running_loop().create_task(self._renew(), name=f"resource {self.id}")
+            self._task = self._client._tasks.keep(task)
 
     async def update(self, values: Mapping[str, Any]) -> None:
         """Report the latest values. RefusedError if they are outside the advertised ranges."""

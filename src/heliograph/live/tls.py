@@ -174,6 +174,11 @@ def peer_identity(certificate: Mapping[str, Any] | None) -> Identity | None:
     return identity_of(value for kind, value in certificate.get("subjectAltName", ()) if kind == "URI")
 
 
+def peer_serial(certificate: Mapping[str, Any] | None) -> str:
+    """The serial number of a verified certificate, upper-case hexadecimal; empty without one."""
+    return str(certificate.get("serialNumber", "")).lstrip("0") if certificate else ""
+
+
 def reason_of(error: BaseException, otherwise: Reason = Reason.RESET) -> Reason:
     """Our reason for an error of a transport."""
     if isinstance(error, ssl.SSLCertVerificationError) and error.verify_code == _EXPIRED:

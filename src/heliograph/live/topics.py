@@ -1,249 +1,37 @@
-"""Topics for programs: create, renew, withdraw, discover and watch, through a client's own session.
+"""Topics for programs: create, renew, withdraw, discover and watch, grant and revoke, through a client's own session.
 
-In:    calls of a program; publications on Entity/<entity>.
-Out:   results of conversations with topic directories; found topics, as they arrive.
-State: TopicDesk: the keyring, conversations under way, the subscription to Entity/<entity> while answers are expected.
-Not here: the conversations themselves (discovery/topics/), publishing and subscribing (live/client.py).
+In:    calls of a program.
+Out:   results of conversations with topic directories; found topics, as they arrive; grants.
+State: none; the desk has it (topic_desk.py).
+Not here: the conversations themselves (discovery/topics/), keys of encrypted topics (topic_keys.py), publishing and
+          subscribing (live/client.py).
 """
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from base64 import b64encode
 from collections.abc import AsyncIterator, Mapping, Sequence
 from hashlib import sha256
-from pathlib import Path
 from time import monotonic_ns, time_ns
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 from heliograph.discovery.topics.bundle import TEXT_MAX, GrantBundle, encode_bundle
 from heliograph.discovery.topics.creation import DirectoryRoll, OwnTopic, Renewal, TopicCreation, TopicWithdrawal
-from heliograph.discovery.topics.encryption import KEY_DOMAIN, TopicKey, decrypt, encrypt
+from heliograph.discovery.topics.encryption import KEY_DOMAIN, TopicKey
 from heliograph.discovery.topics.finder import FoundTopic, SearchSummary, TopicFinder
 from heliograph.discovery.topics.grants import Revocation, TopicGrant, read_grant, sign_grant, sign_revocation
-from heliograph.discovery.topics.handover import KeyOffer, KeyWait
-from heliograph.discovery.topics.listing import (
-    SEALED_DOMAIN,
-    Creation,
-    Descriptors,
-    Synopsis,
-    decode_advertisement,
-    decode_descriptors,
-    encode_descriptors,
-)
-from heliograph.discovery.topics.messages import ENTITY_TOPIC, OWNERS_TOPIC, Advertise, TopicQuery, decode_body, unpack
-from heliograph.discovery.topics.owners import OwnTopics
-from heliograph.discovery.topics.rights import POSSESSION_DOMAIN, possession_payload
-from heliograph.discovery.topics.statements import Statements
-from heliograph.errors import HeliographError, ProtocolError, Reason, RefusedError, UsageError
-from heliograph.model.publication import Publication
+from heliograph.discovery.topics.listing import SEALED_DOMAIN, Creation, Descriptors, Synopsis, decode_descriptors
+from heliograph.discovery.topics.messages import Advertise, TopicQuery, decode_body, unpack
+from heliograph.discovery.topics.possession import POSSESSION_DOMAIN, possession_payload
+from heliograph.errors import ProtocolError, RefusedError, UsageError
+from heliograph.live.topic_desk import TopicDesk, chain_of, ms_of
+from heliograph.live.topic_keys import TopicKeyCalls, advertised_in, topic_id
 from heliograph.repository import Scalar
 from heliograph.trust import envelope
 
-if TYPE_CHECKING:
-    from heliograph.discovery.topics.exchange import TopicConversation
-    from heliograph.trust.keyring import Keyring
 
-Files = Mapping[str, Path | None]
-LINGER_S = 2.0  # how long the subscription to Entity/<entity> stays after the last conversation
-
-
-class TopicClient(Protocol):
-    """What a desk needs of its client."""
-
-    @property
-    def entity(self) -> str:
-        """Our entity, as the broker knows it."""
-        ...
-
-    @property
-    def inbox(self) -> str:
-        """The topic for answers to us."""
-        ...
-
-    async def publish(self, topic: str, payload: bytes) -> None:
-        """Publish."""
-        ...
-
-    async def flush(self) -> None:
-        """Wait until the broker has routed what was published."""
-        ...
-
-    def subscribe(self, filter: str = ..., *, wide: bool = ..., callback: Any = ...) -> Any:
-        """Subscribe."""
-        ...
-
-    async def ask(self, service: str, body: dict[str, Any]) -> dict[str, Any]:
-        """Ask a service of the broker."""
-        ...
-
-
-class TopicDesk:
-    """One client's conversations about topics."""
-
-    def __init__(self, client: TopicClient, files: Files) -> None:
-        self._client = client
-        self._files = files
-        self._statements: Statements | None = None
-        self._open: list[tuple[TopicConversation, asyncio.Event]] = []
-        self._subscription: Any = None
-        self._subscribing: asyncio.Lock = asyncio.Lock()
-        self._linger: asyncio.TimerHandle | None = None
-        self._own: OwnTopics | None = None
-        self._own_subscription: Any = None
-        self.directories: dict[str, None] = {}  # finished a search of ours, so they are expected to do it again
-
-    @property
-    def statements(self) -> Statements:
-        """Makes and checks our signatures. UsageError without a certificate."""
-        if self._statements is None:
-            self._statements = Statements(self._keyring())
-        return self._statements
-
-    def _keyring(self) -> Keyring:
-        from heliograph.config.keyring_files import load_keyring
-        from heliograph.trust.config import TlsConfig
-
-        named = {what: str(path) for what, path in self._files.items() if path is not None}
-        keyring = load_keyring(TlsConfig(**named))
-        if keyring is None or keyring.own is None or "authority" not in named:
-            raise UsageError(
-                "topics are created and found by parties that prove themselves: give certificate, key and authority"
-            )
-        entity = keyring.learn(keyring.own.chain, time_ns()).identity.entity
-        if entity != self._client.entity:
-            raise UsageError(
-                f"the certificate is for {entity}, but the broker knows this client as {self._client.entity}"
-            )
-        return keyring
-
-    @property
-    def own(self) -> OwnTopics:
-        """Our own topics, for searches that no directory answers."""
-        if self._own is None:
-            self._own = OwnTopics(self.statements)
-        return self._own
-
-    def seal(self, secret: Descriptors, certificates: Sequence[bytes]) -> bytes:
-        """Seal descriptors for the owners of these PEM certificates, and for us."""
-        keyring = self.statements.keyring
-        assert keyring.own is not None
-        chains = dict.fromkeys([keyring.own.chain, *(chain_of(pem) for pem in certificates)])
-        readers = [keyring.learn(chain, time_ns()) for chain in chains]
-        return keyring.seal_for(readers, SEALED_DOMAIN, encode_descriptors(secret))
-
-    @property
-    def session(self) -> str:
-        """The broker's name for our session: the last level of its inbox topic."""
-        return self._client.inbox.rpartition("/")[2]
-
-    async def ask(self, service: str, body: dict[str, Any]) -> dict[str, Any]:
-        """Ask a service of the broker."""
-        return await self._client.ask(service, body)
-
-    async def converse(self, conversation: TopicConversation) -> Any:
-        """Run a conversation to its end: its result, or its error."""
-        async for _ in self.run(conversation):
-            pass
-        return conversation.result
-
-    async def run(self, conversation: TopicConversation) -> AsyncIterator[None]:
-        """Run a conversation; yields whenever something has arrived."""
-        await self._listen()
-        event = asyncio.Event()
-        entry = (conversation, event)
-        self._open.append(entry)
-        checked: asyncio.Task[None] | None = None
-        try:
-            conversation.start(time_ns(), monotonic_ns())
-            while True:
-                if conversation.outgoing:
-                    await self._send(conversation)
-                    checked = checked or asyncio.create_task(self._check(conversation, event))
-                yield
-                if conversation.is_over:
-                    break
-                await self._wait(conversation, event)
-        finally:
-            self._open.remove(entry)
-            if checked is not None:
-                checked.cancel()
-            self._stop_listening_soon()
-        if conversation.error is not None:
-            raise conversation.error
-
-    async def _send(self, conversation: TopicConversation) -> None:
-        outgoing, conversation.outgoing[:] = list(conversation.outgoing), []
-        for topic, payload in outgoing:
-            await self._client.publish(topic, payload)
-
-    async def _check(self, conversation: TopicConversation, event: asyncio.Event) -> None:
-        """The broker may not allow us to talk to directories: fail now, not after a time-out."""
-        try:
-            await self._client.flush()
-        except RefusedError as error:
-            conversation.give_up(error)
-            event.set()
-        except HeliographError:
-            pass  # no broker for a while: the conversation has its own time-out
-
-    async def _wait(self, conversation: TopicConversation, event: asyncio.Event) -> None:
-        delay_s = max(0.0, (conversation.wake_at - monotonic_ns()) / 1e9)
-        try:
-            async with asyncio.timeout(delay_s):
-                await event.wait()
-        except TimeoutError:
-            conversation.wake(monotonic_ns())
-        event.clear()
-
-    # -- hearing --------------------------------------------------------------------------------------------------
-
-    async def _listen(self) -> None:
-        """Subscribe to our own topic, unless that was done; at every broker, as answers may come from any."""
-        if self._linger is not None:
-            self._linger.cancel()
-            self._linger = None
-        async with self._subscribing:
-            if self._subscription is None:
-                topic = f"{ENTITY_TOPIC}/{self._client.entity}"
-                self._subscription = await self._client.subscribe(topic, wide=True, callback=self._hear)
-
-    def _hear(self, publication: Publication) -> None:
-        now = monotonic_ns()
-        for conversation, event in list(self._open):
-            conversation.hear(publication.payload, now)
-            event.set()
-
-    def _stop_listening_soon(self) -> None:
-        if not self._open and self._linger is None:
-            loop = asyncio.get_running_loop()
-            self._linger = loop.call_later(LINGER_S, lambda: asyncio.ensure_future(self._stop_listening()))
-
-    async def _stop_listening(self) -> None:
-        self._linger = None
-        subscription = self._subscription
-        if self._open or subscription is None:
-            return
-        self._subscription = None
-        try:
-            await subscription.close()
-        except HeliographError:
-            pass  # the client was closed meanwhile
-
-    async def present(self) -> None:
-        """We own topics: listen to searches that no directory answers."""
-        if self._own_subscription is None:
-            self._own_subscription = await self._client.subscribe(OWNERS_TOPIC, callback=self._hear_search)
-
-    async def _hear_search(self, publication: Publication) -> None:
-        self.own.hear(publication.payload, time_ns())
-        outgoing, self.own.outgoing[:] = list(self.own.outgoing), []
-        for topic, payload in outgoing:
-            await self._client.publish(topic, payload)
-
-
-class TopicCalls:
+class TopicCalls(TopicKeyCalls):
     """The methods of a client for topics. Mixed into Client, which has the session."""
 
     _desk: TopicDesk
@@ -288,7 +76,7 @@ class TopicCalls:
             sealed=b"" if secret is None else desk.seal(secret, secret_for),
         )
         conversation = TopicCreation(
-            desk.statements, creation, secrets.token_bytes(32), directory=directory, timeout_ms=_ms(timeout)
+            desk.statements, creation, secrets.token_bytes(32), directory=directory, timeout_ms=ms_of(timeout)
         )
         return await self._keep(await desk.converse(conversation))
 
@@ -296,15 +84,16 @@ class TopicCalls:
         """Extend the life of a topic of ours to this many seconds from now. It is signed again."""
         chains, signed = _parts(topic)
         renewal = Renewal(signed, chains, max(1, round(lifetime)))
-        conversation = TopicCreation(self._desk.statements, renewal, secrets.token_bytes(32), timeout_ms=_ms(timeout))
+        conversation = TopicCreation(self._desk.statements, renewal, secrets.token_bytes(32), timeout_ms=ms_of(timeout))
         return await self._keep(await self._desk.converse(conversation))
 
     async def withdraw_topic(self, topic: OwnTopic | FoundTopic | str, *, timeout: float = 10.0) -> str:
         """Withdraw a topic of ours; returns the directory that confirmed it first."""
         id = topic_id(topic) if isinstance(topic, str) else topic.advertisement.id
-        conversation = TopicWithdrawal(self._desk.statements, id, secrets.token_bytes(32), timeout_ms=_ms(timeout))
+        conversation = TopicWithdrawal(self._desk.statements, id, secrets.token_bytes(32), timeout_ms=ms_of(timeout))
         confirmed: str = await self._desk.converse(conversation)
         self._desk.own.remove(id)
+        self._desk.epochs.forget(id)
         return confirmed
 
     async def discover_topics(
@@ -326,7 +115,7 @@ class TopicCalls:
 
     async def topic_directories(self, *, wait: float = 1.0) -> list[tuple[str, int]]:
         """The topic directories that answer within ``wait`` seconds, each with its number of topics."""
-        conversation = DirectoryRoll(self._desk.statements, secrets.token_bytes(32), timeout_ms=_ms(wait))
+        conversation = DirectoryRoll(self._desk.statements, secrets.token_bytes(32), timeout_ms=ms_of(wait))
         found: list[tuple[str, int]] = await self._desk.converse(conversation)
         return found
 
@@ -355,8 +144,9 @@ class TopicCalls:
     ) -> GrantBundle:
         """Make a grant for another entity, to be handed to it; only that entity's key can use it.
 
-        For a topic that is not ours, ``using`` is the grant that lets us delegate. For an encrypted topic, ``key`` is
-        included, sealed for the holder whose PEM ``certificate`` is given.
+        For a topic that is not ours, ``using`` is the grant that lets us delegate. For an encrypted topic, its key is
+        included (``key``, or the newest that we have), sealed for the holder whose PEM ``certificate`` is given. A
+        revocation of one of our grants changes the key, and holders of the others get the new one.
         """
         keyring = self._desk.statements.keyring
         now_ms = time_ns() // 1_000_000
@@ -365,7 +155,7 @@ class TopicCalls:
             topic.advertisement.id,
             holder,
             now_ms - 60_000,
-            min(now_ms + _ms(lifetime), topic.advertisement.expires_ms),
+            min(now_ms + ms_of(lifetime), topic.advertisement.expires_ms),
             publish,
             subscribe,
             discover,
@@ -377,16 +167,33 @@ class TopicCalls:
             chains, advertise = _shown(topic)
             using = GrantBundle(advertise, list(chains))
         sealed, epoch = b"", 0
+        key = self._key_for(topic, key, certificate)
         if key is not None:
             holder_there = keyring.learn(chain_of(certificate), time_ns())
             sealed, epoch = keyring.seal(holder_there, KEY_DOMAIN, key.key, topic.advertisement.id), key.epoch
+            if topic.advertisement.creator == desk_entity(self._desk):
+                self._desk.epochs.granted(grant.topic, grant.id, holder_there, grant.expires_ms)
         grants = [*using.grants, sign_grant(keyring, grant)]
         return GrantBundle(
             using.advertise, list(dict.fromkeys([*using.chains, keyring.own.chain])), grants, epoch, sealed
         )
 
+    def _key_for(self, topic: OwnTopic | FoundTopic, key: TopicKey | None, certificate: bytes) -> TopicKey | None:
+        """The key that a grant includes."""
+        epochs, advertisement = self._desk.epochs, topic.advertisement
+        if key is not None:
+            epochs.learn(advertisement.id, key)
+        elif certificate and advertisement.creation.encrypted:
+            if advertisement.creator == desk_entity(self._desk):
+                return epochs.own(advertisement.id)
+            return epochs.newest(advertisement.id)
+        return key
+
     async def use_topic(self, bundle: GrantBundle | OwnTopic | FoundTopic) -> dict[str, Any]:
-        """Show the broker our right to a topic: a grant, or our ownership. RefusedError if it is not valid."""
+        """Show the broker our right to a topic: a grant, or our ownership. RefusedError if it is not valid.
+
+        The key of an encrypted topic that comes with the grant is kept, and so are the keys that the owner sends later.
+        """
         if isinstance(bundle, OwnTopic | FoundTopic):
             chains, advertise = _shown(bundle)
             bundle = GrantBundle(advertise, list(chains))
@@ -408,10 +215,17 @@ class TopicCalls:
                 bundle.key,
             )
             answer = await self._desk.ask("rights", {"do": "present", "bundle": encode_bundle(shown), "proof": proof})
+        if bundle.key:
+            advertisement = advertised_in(bundle)
+            self._desk.epochs.learn(advertisement.id, self.topic_key(bundle))
+            self._desk.expect_keys(advertisement.id, advertisement.creator)
         return answer
 
     async def revoke_grants(self, *bundles: GrantBundle) -> None:
-        """Revoke grants that we signed, or that are for a topic of ours. The revocation spreads to every broker."""
+        """Revoke grants that we signed, or that are for a topic of ours. The revocation spreads to every broker.
+
+        An encrypted topic of ours gets a new key, which is sent to the holders of our other grants, in the background.
+        """
         keyring = self._desk.statements.keyring
         assert keyring.own is not None
         wall_ns = time_ns()
@@ -424,54 +238,14 @@ class TopicCalls:
             statement = b64encode(sign_revocation(keyring, said)).decode()
             chain = b64encode(keyring.own.chain).decode()
             await self._desk.ask("rights", {"do": "revoke", "statement": statement, "chains": [chain]})
-
-    def topic_key(self, bundle: GrantBundle) -> TopicKey:
-        """The key of an encrypted topic that came with a grant; RefusedError if it was sealed for others."""
-        try:
-            advertise = decode_body(Advertise, envelope.decode(bundle.advertise).payload)
-            advertisement = decode_advertisement(envelope.decode(advertise.advertisement).payload)
-            key = self._desk.statements.keyring.open(KEY_DOMAIN, bundle.key, advertisement.id)
-        except ProtocolError as error:
-            raise RefusedError(Reason.TOPIC_KEY_MISSING, error.detail) from None
-        return TopicKey(bundle.epoch, key)
-
-    async def give_topic_key(self, topic: OwnTopic, key: TopicKey, certificate: bytes, *, timeout: float = 10.0) -> str:
-        """Give the key of a new epoch to the waiting holder of this PEM certificate; returns the holder's name."""
-        statements = self._desk.statements
-        holder = statements.keyring.learn(chain_of(certificate), time_ns())
-        id, seed = topic.advertisement.id, secrets.token_bytes(32)
-        offer = KeyOffer(statements, id, key, holder, seed, timeout_ms=_ms(timeout))
-        given: str = await self._desk.converse(offer)
-        return given
-
-    async def await_topic_key(self, topic: FoundTopic, *, timeout: float = 60.0) -> TopicKey:
-        """Wait for the next key from the topic's owner: that of the epoch after a revocation."""
-        id, owner, seed = topic.advertisement.id, topic.advertisement.creator, secrets.token_bytes(32)
-        key: TopicKey = await self._desk.converse(
-            KeyWait(self._desk.statements, id, owner, seed, timeout_ms=_ms(timeout))
-        )
-        return key
+            if advertised_in(bundle).creator == desk_entity(self._desk):
+                self._desk.change_key(grant.topic, grant.id)
 
     def open_topic(self, topic: OwnTopic | FoundTopic) -> Descriptors:
         """The sealed description of a topic, if it was sealed for us; RefusedError if not."""
         try:
             opened = self._desk.statements.keyring.open_shared(SEALED_DOMAIN, topic.advertisement.creation.sealed)
             return decode_descriptors(opened)
-        except ProtocolError as error:
-            raise RefusedError(error.reason, error.detail) from None
-
-    def new_topic_key(self, epoch: int = 1) -> TopicKey:
-        """A key for an encrypted topic. After a revocation, begin the next epoch, and grant again with its key."""
-        return TopicKey(epoch, secrets.token_bytes(32))
-
-    def encrypt_event(self, key: TopicKey, topic: str, payload: bytes) -> bytes:
-        """A payload for an encrypted topic, to be published on it."""
-        return encrypt(key, topic, payload, secrets.token_bytes)
-
-    def decrypt_event(self, publication: Publication, *keys: TopicKey) -> bytes:
-        """The payload of an encrypted event; RefusedError without the key of its epoch, or if it was altered."""
-        try:
-            return decrypt({key.epoch: key for key in keys}, publication.topic, publication.payload)
         except ProtocolError as error:
             raise RefusedError(error.reason, error.detail) from None
 
@@ -488,7 +262,7 @@ class TopicCalls:
             directories=directories,
             known=tuple(desk.directories),
             watch=watch,
-            timeout_ms=_ms(options.pop("timeout", 5.0)),
+            timeout_ms=ms_of(options.pop("timeout", 5.0)),
             owners=not directories,
             grants=tuple(encode_bundle(one).encode() for one in options.pop("grants", ())),
         )
@@ -505,8 +279,8 @@ class TopicCalls:
                 finder.end_watch(monotonic_ns())
                 await desk._send(finder)
         done: SearchSummary = finder.result
-        if not directories and done is not None:
-            desk.directories = dict.fromkeys(done.directories)
+        if not directories and done is not None and not finder.is_cut:
+            desk.expect(done.directories)
         if summary is not None:
             summary.append(done)
 
@@ -537,18 +311,6 @@ def query_of(text: str, language: str, options: dict[str, Any]) -> TopicQuery:
     )
 
 
-def topic_id(text: str) -> bytes:
-    """A UUID as text, or a created topic, as bytes."""
-    digits = text.removeprefix("Topics/").split("/", 1)[0].replace("-", "")
-    try:
-        id = bytes.fromhex(digits)
-    except ValueError:
-        id = b""
-    if len(id) != 16:
-        raise UsageError(f"{text!r} is not the UUID of a topic")
-    return id
-
-
 def desk_entity(desk: TopicDesk) -> str:
     """The entity that creates topics at this desk."""
     own = desk.statements.keyring.own
@@ -568,14 +330,3 @@ def _shown(topic: OwnTopic | FoundTopic) -> tuple[tuple[bytes, ...], bytes]:
         return topic.chains, topic.record
     message = unpack(topic.record)
     return message.chains, message.body
-
-
-def chain_of(pem: bytes) -> bytes:
-    """The chain in a PEM file of certificates."""
-    from heliograph.trust.chains import encode_chain, load_pem
-
-    return encode_chain(load_pem(pem))
-
-
-def _ms(seconds: float) -> int:
-    return max(1, round(seconds * 1_000))

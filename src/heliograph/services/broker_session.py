@@ -22,6 +22,7 @@ from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant, LinkId, Outbox
 from heliograph.model.origin import origin_of
 from heliograph.model.publication import Publication
+from heliograph.model.subscription import Policy
 from heliograph.wire import bodies
 from heliograph.wire.frames import HEAD, LENGTH, VERSION, Frame, Kind, ServiceFlag, control, event, service
 from heliograph.wire.limits import FRAME_BYTES_MAX, HEAD_BYTES
@@ -117,10 +118,11 @@ class BrokerSession:
         self._write(control(Kind.SUBSCRIBE, self._numbers, bodies.encode(body)))
 
     def subscribe_whole(self, pattern: bytes) -> None:
-        """Pass every delivery for this filter to ``take``."""
+        """Pass every delivery for this filter to ``take``. While the service holds its link, publishers that opted in
+        are held too."""
         self._numbers += 1
         self._whole[self._numbers] = None
-        body = bodies.Subscribe(self._numbers, pattern.decode(), echo=False)
+        body = bodies.Subscribe(self._numbers, pattern.decode(), policy=Policy.HOLD.value, echo=False)
         self._write(control(Kind.SUBSCRIBE, self._numbers, bodies.encode(body)))
 
     def send_frame(self, frame: bytes) -> None:

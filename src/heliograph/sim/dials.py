@@ -83,8 +83,10 @@ class SimulatedDials:
             f"{host.name}:{50_000 + self.links_made % 10_000}",
             listener=listener.name,
             identity=host.identity if listener.secure else None,
+            serial=host.serial if listener.secure else "",
         )
-        called = Peer(transport, f"{dial.host}:{dial.port}", ticket=ticket)
+        shown = listener.host.serial if listener.secure else ""
+        called = Peer(transport, f"{dial.host}:{dial.port}", ticket=ticket, serial=shown)
         here = host.new_end(seat, called)
         there = listener.host.new_end(listener.host.seat(listener.machine), caller)
         self._network.connect(here, there, instant)

@@ -26,6 +26,9 @@ from heliograph.sim.seat import Seat
 from heliograph.vault import (
     PAGE_MAX,
     READ_RUNS_MAX,
+    TAIL_BYTES,
+    TAIL_LOGS,
+    TAIL_RUNS,
     TRIM_BYTES_MAX,
     TRIM_RUNS_MAX,
     Append,
@@ -46,6 +49,7 @@ from heliograph.vault import (
     ReadLogs,
     Run,
     RunsRead,
+    TailDamage,
     Trim,
     Vault,
     VaultFailed,
@@ -112,6 +116,12 @@ class Logged:
             for run in runs[:count]
         )
 
+    def damaged_tail(self) -> list[Run]:
+        """The damaged ones of the last runs."""
+        last = self.runs[: -TAIL_RUNS - 1 : -1]
+        count = fitting([len(run.data) for run in last], TAIL_BYTES)
+        return [run for run in reversed(last[:count]) if run.position in self.damaged]
+
     def describe(self, name: str) -> Log:
         """Its description in answers."""
         first_ns = self.runs[0].first_ns if self.runs else 0
@@ -151,6 +161,15 @@ class Contents:
         if isinstance(change, Put):
             self.keys[change.key] = change.value
             self.bytes += len(change.value)
+
+    def check_tail(self) -> tuple[TailDamage, ...]:
+        """Damage among the last runs of the logs that were written to last."""
+        last = sorted(self.logs.items(), key=lambda pair: -pair[1].last_ns)[:TAIL_LOGS]
+        return tuple(
+            TailDamage(name, run.position, run.count, "checksum wrong")
+            for name, log in last
+            for run in log.damaged_tail()
+        )
 
     def find(self, query: Query) -> Found:
         """Answer a query."""
@@ -287,7 +306,7 @@ class SimulatedDisks:
         assert disk.seat is None, f"two machines of {host.name} have the vault {vault.name}"
         disk.seat, disk.vault = seat, vault
         self._open[seat] = disk
-        host.tell(seat, VaultOpened(vault.name, disk.contents.bytes))
+        host.tell(seat, VaultOpened(vault.name, disk.contents.bytes, disk.contents.check_tail()))
 
     def wipe(self, host: HostInputs) -> None:
         """Give the host new, empty disks for its next start."""

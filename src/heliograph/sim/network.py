@@ -124,6 +124,7 @@ class LinkHost(HostInputs, Protocol):
     """A host, as the network sees it."""
 
     identity: Identity | None  # the identity that its certificate proves on secure links
+    serial: str  # the number of that certificate
     ends: dict[LinkId, End]
 
     def seat(self, machine: str) -> Seat:
@@ -259,9 +260,22 @@ class SimulatedNetwork:
         return instant, data
 
     def put_through(self, end: End, data: bytes) -> None:
-        """Deliver at once: a pipe takes no time."""
+        """Deliver at once, as a pipe takes no time, unless the machine at the far end holds it."""
         end.pending += len(data)
-        end.far.host.receive(end.far, data, self._loop.now)
+        if end.pending > end.high and not end.pressed:
+            end.pressed = True
+            self._loop.at(self._loop.now, self._press, end)
+        if end.far.held:
+            end.flight.append((self._loop.now, data))
+        else:
+            end.far.host.receive(end.far, data, self._loop.now)
+
+    def _empty_pipe(self, end: End) -> None:
+        """Deliver what waited in a pipe."""
+        flight, end.flight = end.flight, []
+        for _, data in flight:
+            assert isinstance(data, bytes)
+            end.far.host.receive(end.far, data, self._loop.now)
 
     def _cut(self, end: End, arrival: int, data: bytes) -> tuple[int, bytes]:
         """The first part arrives then, the rest a little later."""
@@ -343,13 +357,17 @@ class SimulatedNetwork:
             end.host.offer(_press_machine, end, end.pressed)
 
     def hold(self, end: End, held: bool) -> None:
-        """The machine at this end stops or resumes reading. A pipe holds nothing back, as nothing waits in it."""
-        if held != end.held and not end.pipe:
-            end.held = held
-            if held:
-                end.far.stop()
-            else:
-                self.let_go(end.far)
+        """The machine at this end stops or resumes reading."""
+        if held == end.held:
+            return
+        end.held = held
+        if end.pipe:
+            if not held:
+                self._empty_pipe(end.far)
+        elif held:
+            end.far.stop()
+        else:
+            self.let_go(end.far)
 
     # Links end.
 
@@ -361,6 +379,7 @@ class SimulatedNetwork:
         end.hung = end.deaf = True
         end.reason = reason
         if end.pipe:
+            self._empty_pipe(end)
             self.finish(end, reason)
             self.finish(end.far, Reason.CLOSED)
             return

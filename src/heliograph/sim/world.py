@@ -132,7 +132,15 @@ class World:
 
     # Hosts.
 
-    def add(self, name: str, build: Build, *, wall: WallClock | None = None, identity: Identity | None = None) -> Host:
+    def add(
+        self,
+        name: str,
+        build: Build,
+        *,
+        wall: WallClock | None = None,
+        identity: Identity | None = None,
+        serial: str = "",
+    ) -> Host:
         """A host that is not running yet. ``build`` makes new machines for each incarnation.
 
         Its wall clock is drawn from the seed, unless one is given.
@@ -154,6 +162,7 @@ class World:
             wall=wall or drawn_wall,
             shift=shift,
             identity=identity,
+            serial=serial,
         )
         return host
 

@@ -2,7 +2,8 @@
 
 In:    publications in any order, with repeats.
 Out:   those that are next, in the publisher's order; what is missing.
-State: the last number taken and the last durable one; a bounded number of publications that wait for an earlier one.
+State: the last number taken and the last durable one; a bounded number of publications that wait for an earlier one,
+       for a bounded time.
 Not here: writing them (intake.py), the vault (vault_calls.py).
 
 Nothing is taken twice: a number at or below the last one taken is a repeat.
@@ -18,6 +19,10 @@ from heliograph.machine import Instant
 STATE = Struct("<QQ")  # have, time of the last change; then the publisher's inbox and entity, each on a line
 EARLY_MAX = 20_000  # of one chain
 EARLY_BYTES_MAX = 8 << 20
+REFUSED_MAX = 1_024  # told with one acknowledgement
+ASK_NS = 300_000_000  # between asking for missing publications and asking again: at first …
+ASK_NS_MAX = 10_000_000_000  # … and at last
+PATIENCE_NS = 60_000_000_000  # without progress; then what waits is refused
 
 
 class Verdict(Enum):
@@ -34,9 +39,12 @@ class Chain:
     """One publisher."""
 
     __slots__ = (
+        "_asked_at",
         "_early",
+        "_pause_ns",
+        "_stuck_at",
+        "_stuck_since",
         "_unread",
-        "asked_at",
         "early_bytes",
         "entity",
         "have",
@@ -54,7 +62,10 @@ class Chain:
         self.taken = 0  # given to the vault, perhaps not durable yet
         self.highest = 0  # highest number ever received
         self.is_read = False  # ``have`` was read from the vault
-        self.asked_at: Instant | None = None  # when we last asked for missing ones
+        self._asked_at: Instant | None = None  # when we last asked for missing ones
+        self._pause_ns = ASK_NS  # until we ask again
+        self._stuck_at = -1  # what ``taken`` was when we first asked …
+        self._stuck_since: Instant = 0  # … and when that was
         self.refused: list[tuple[int, int]] = []  # to be reported with the next acknowledgement
         self._early: dict[int, tuple[int, bytes]] = {}  # previous -> sequence, frame
         self._unread: list[tuple[int, int, bytes]] = []
@@ -140,17 +151,46 @@ class Chain:
         self.entity = entity
 
     def refuse(self, sequence: int, code: int) -> None:
-        """A publication that is not kept; the publisher is told once."""
-        if len(self.refused) < EARLY_MAX:
+        """A publication that is not kept; the publisher is told once, if it has attached."""
+        if self.inbox and len(self.refused) < REFUSED_MAX:
             self.refused.append((sequence, code))
 
     def told(self) -> None:
         """The publisher was told what was refused."""
         self.refused = []
 
-    def ask(self, now: Instant | None) -> None:
-        """The publisher was asked for missing publications; None: none are missing."""
-        self.asked_at = now
+    def ask(self, now: Instant) -> Instant | None:
+        """It is time to ask the publisher for what is missing: returns when to ask again, later each time until there
+        is progress. None if we have just asked."""
+        if self._asked_at is not None and now < self._asked_at + (ASK_NS if self._moved else self._pause_ns):
+            return None
+        if self._asked_at is None or self._moved:
+            self._stuck_at, self._stuck_since, self._pause_ns = self.taken, now, ASK_NS
+        else:
+            self._pause_ns = min(2 * self._pause_ns, ASK_NS_MAX)
+        self._asked_at = now
+        return now + self._pause_ns
+
+    @property
+    def _moved(self) -> bool:
+        return self.taken != self._stuck_at
+
+    def closed(self) -> None:
+        """Nothing is missing any more."""
+        self._asked_at = None
+
+    def is_hopeless(self, now: Instant) -> bool:
+        """True if we have asked in vain for long."""
+        return self._asked_at is not None and not self._moved and now - self._stuck_since >= PATIENCE_NS
+
+    def give_up(self, code: int) -> int:
+        """Forget what waits for an earlier publication, and refuse the first of it. Returns how many were forgotten."""
+        self.refuse(self._early[self.missing][0], code)
+        count = len(self._early)
+        self._early.clear()
+        self.early_bytes = 0
+        self._asked_at = None
+        return count
 
     def reset(self) -> None:
         """Publications that were taken but are not durable are lost, and must be sent again."""

@@ -53,6 +53,7 @@ class Channels:
         self._ready: dict[ChannelKey, None] = {}  # channels that may have something to do
         self._caught_up: dict[ChannelKey, None] = {}  # channels that wait for the log to grow
         self._store = 0
+        self._is_pressed = False
         self.delivered = 0  # frames
         self.gaps = 0  # positions that could not be read
 
@@ -169,8 +170,14 @@ class Channels:
         self._ready.update(self._caught_up)
         self._caught_up.clear()
 
+    def press(self, pressed: bool) -> None:
+        """The broker does not read, or reads again."""
+        self._is_pressed = pressed
+
     def flush(self, now: Instant) -> None:
         """Send what can be sent, each channel in its turn."""
+        if self._is_pressed:
+            return
         ready, self._ready = self._ready, {}
         for here in ready:
             channel = self._channels.get(here)

@@ -36,6 +36,12 @@ class StoreConfig:
     bytes_max: int = setting(
         0, "bytes on disk; beyond it publishers wait until something is forgotten; 0: no limit", least=0, reloads=False
     )
+    intake_bytes_max: int = setting(
+        64 << 20,
+        "bytes in memory that are not on disk yet; from half of it on its broker is pressed",
+        least=8 << 20,
+        reloads=False,
+    )
     keep: str = setting("all", "which publications are kept: all, or reliable ones only", choices=KEEPS, reloads=False)
     unsafe_ack: bool = setting(
         False, "acknowledge before the data is on disk: faster, and a crash loses acknowledged data", reloads=False

@@ -3,11 +3,13 @@
 In:    deliveries of whole EVENT frames; answers of the vault.
 Out:   commits; acknowledgements to publishers; runs for readers.
 State: chains of publishers (bounded; the vault has the rest), publications gathered and those being committed.
-Not here: one publisher's order (chain.py), readers (channels.py), batches (batches.py).
+Not here: one publisher's order (chain.py), asking for what is missing (asking.py), the content of a commit
+          (gathering.py), readers (channels.py), batches (batches.py).
 
 Arriving publications are gathered while commits are in progress, so that a store under load writes few large runs.
-Nothing is acknowledged before ``done``, unless the settings say ``unsafe_ack``. When a commit fails, everything that is
-not durable is forgotten and publishers are asked to repeat it.
+Nothing is acknowledged before ``done``, unless the settings say ``unsafe_ack``. When the vault falls behind, the store
+holds its broker's link (``is_behind``); what comes in spite of that is dropped at the limit, and asked for later. When
+a commit fails, everything that is not durable is forgotten and publishers are asked to repeat it.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ import msgspec
 from heliograph.broker.hot import frames_of
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant, Timers
-from heliograph.stores.chain import Chain, Verdict
+from heliograph.stores.asking import Asking
+from heliograph.stores.chain import ASK_NS, Chain, Verdict
+from heliograph.stores.gathering import RUN_BYTES, CommitGroup, CommitTimes, Gathering
 from heliograph.stores.vault_calls import VaultCalls
 from heliograph.vault import Append, Change, Committed, KeysRead, Put, ReadKeys, Run
 from heliograph.wire import stores as wire
@@ -32,12 +36,8 @@ from heliograph.wire.stores import MAIN, STORED_EVENT_BYTES_MAX, Acknowledged, S
 NS_PER_MS = 1_000_000
 CHAINS_MAX = 65_536
 COMMITS_MAX = 2  # in progress: meanwhile the next one grows
-RUN_BYTES = 1 << 20
 COMMIT_BYTES = 8 << 20
-RUNS_MAX = 1_000  # of a commit
-GATHERED_BYTES_MAX = 64 << 20  # waiting and being committed; anything beyond is asked for again
 EARLY_BYTES_MAX = 64 << 20  # of all chains together
-ASK_AGAIN_MS = 300
 FULL_PAUSE_MS = 1_000
 FLAGS = 5  # the offset of the flags in an EVENT
 DIRECTED, REPEAT = int(Flag.DIRECTED), int(Flag.REPEAT)
@@ -61,7 +61,14 @@ class _Marks(msgspec.Struct, gc=False):
     quality: QualityMark | None = msgspec.field(name="$q", default=None)
 
 
+class _Named(msgspec.Struct, gc=False):
+    """The same headers, with the mark as it came."""
+
+    quality: msgspec.Raw = msgspec.field(name="$q", default=msgspec.Raw())
+
+
 _decode = msgspec.json.Decoder(_Marks).decode
+_decode_named = msgspec.json.Decoder(_Named).decode
 _ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
@@ -77,81 +84,10 @@ class IntakeCounts:
     broken: int = 0
     dropped: int = 0  # there was no room for them
     foreign: int = 0  # for another store
+    malformed: int = 0  # the header `$q` makes no sense
     acknowledgements: int = 0
     commits: int = 0
     failures: int = 0
-    commit_ns: int = 0  # how long the last commit took to become durable
-
-
-class _Group:
-    """The content of one commit."""
-
-    __slots__ = ("at", "marks", "runs", "size")
-
-    def __init__(self, runs: list[tuple[str, bytes, int]], marks: dict[int, int], at: Instant) -> None:
-        self.runs = runs  # log, data, count
-        self.marks = marks  # origin -> the number up to which its chain is included
-        self.size = sum(len(data) for _, data, _ in runs)
-        self.at = at
-
-
-class Gathering:
-    """Publications that wait for the next commit, as runs; each run with the chains that it advances."""
-
-    def __init__(self) -> None:
-        self._frames: list[bytes] = []
-        self._count = self._size = 0
-        self._marks: dict[int, int] = {}
-        self._log = MAIN
-        self._runs: list[tuple[str, bytes, int, dict[int, int]]] = []
-        self.bytes = 0
-
-    def add(self, raw: bytes, log: str = MAIN, count: int = 1) -> None:
-        """Add one publication, or several consecutive ones."""
-        if self._frames and (self._size + len(raw) > RUN_BYTES or log != self._log):
-            self._close()
-        self._log = log
-        self._frames.append(raw)
-        self._count += count
-        self._size += len(raw)
-        self.bytes += len(raw)
-
-    def mark(self, origin: int, sequence: int) -> None:
-        """With what was added so far, everything of this publisher up to this number is handled."""
-        self._marks[origin] = sequence
-
-    def _close(self) -> None:
-        self._runs.append((self._log, b"".join(self._frames), self._count, self._marks))
-        self._frames, self._count, self._size, self._marks = [], 0, 0, {}
-
-    @property
-    def is_empty(self) -> bool:
-        """True if there is nothing to write."""
-        return not (self._runs or self._frames or self._marks)
-
-    def take(self, bytes_max: int, now: Instant) -> _Group:
-        """Take the oldest runs."""
-        if self._frames or self._marks:
-            self._close()
-        runs: list[tuple[str, bytes, int]] = []
-        marks: dict[int, int] = {}
-        size = taken = 0
-        for log, data, count, more in self._runs:
-            if taken and (size + len(data) > bytes_max or taken >= RUNS_MAX):
-                break
-            taken += 1
-            size += len(data)
-            marks.update(more)
-            if count:
-                runs.append((log, data, count))
-        del self._runs[:taken]
-        self.bytes -= size
-        return _Group(runs, marks, now)
-
-    def clear(self) -> None:
-        """Forget everything."""
-        self._frames, self._marks, self._runs = [], {}, []
-        self._count = self._size = self.bytes = 0
 
 
 Grown = Callable[[list[Run], Instant], None]
@@ -168,6 +104,7 @@ class Intake:
         keeps_plain: Callable[[bytes, Instant], bool],
         log_of: Callable[[str, str, int, str], str | None],
         unsafe_ack: bool,
+        bytes_max: int,
         send: Callable[[bytes], None],
         grown: Grown,
         failed: Callable[[Reason, Instant], None],
@@ -178,6 +115,7 @@ class Intake:
         self._keeps_plain = keeps_plain
         self._log_of = log_of
         self._unsafe_ack = unsafe_ack
+        self._bytes_max = bytes_max  # waiting and being committed; anything beyond is asked for again
         self._send = send
         self._grown = grown
         self._failed = failed
@@ -187,13 +125,14 @@ class Intake:
         self.state = "open"
         self._chains: dict[int, Chain] = {}
         self._gathering = Gathering()
-        self._under_way: deque[_Group] = deque()
+        self._under_way: deque[CommitGroup] = deque()
         self._under_way_bytes = 0
         self._owed: dict[int, None] = {}  # origins to be acknowledged or asked at the next flush
         self._early_bytes = 0
         self._attaching: list[tuple[int, Callable[[int], None]]] = []
-        self._plain: dict[bytes, bool] = {}
+        self._asking = Asking(timers, self._chains, lambda origin: self._owed.update({origin: None}), self._give_up)
         self.counts = IntakeCounts()
+        self.times = CommitTimes()
 
     def open(self, id: int) -> None:
         """The vault is open: the state of publishers is read again."""
@@ -204,7 +143,9 @@ class Intake:
         self._early_bytes = 0
         for origin, chain in list(self._chains.items()):
             if chain.inbox:
-                self._read(origin, self._renew(origin))
+                new = self._chains[origin] = Chain(chain.inbox)  # which keeps only the publisher's address
+                new.attach(chain.inbox, chain.entity)
+                self._read(origin, new)
             else:
                 del self._chains[origin]
 
@@ -231,6 +172,13 @@ class Intake:
                 quality = _decode(frames[top : top + header_length]).quality if header_length else None
             except _ERRORS:
                 quality = None
+                if _has_mark(frames[top : top + header_length]):
+                    if piece is not None:
+                        self._add_piece(piece, piece_origin, frames[piece_at:start], count, expected)
+                        piece = None
+                    self._refuse_malformed(origin, sequence)
+                    start = end
+                    continue
             if (
                 piece is not None
                 and origin == piece_origin
@@ -282,26 +230,26 @@ class Intake:
         else:
             self._take_reliable(origin, sequence, quality, raw, now)
 
+    def _refuse_malformed(self, origin: int, sequence: int) -> None:
+        """A publication whose header `$q` makes no sense. It wanted an acknowledgement, so it is not kept as a plain
+        one; its publisher is told if it has attached."""
+        self.counts.malformed += 1
+        chain = self._chains.get(origin)
+        if chain is not None:
+            chain.refuse(sequence, Reason.BODY_MALFORMED)
+            self._owed[origin] = None
+
     def _take_plain(self, raw: bytes, topic: bytes, now: Instant) -> None:
         """A publication that needs no acknowledgement."""
         if raw[FLAGS] & DIRECTED or not self.id or self.state != "open" or len(raw) > STORED_EVENT_BYTES_MAX:
             return
-        keep = self._plain.get(topic)
-        if keep is None:
-            if len(self._plain) >= 4_096:
-                self._plain.clear()
-            keep = self._plain[topic] = self._keeps_plain(topic, now)
-        if keep and self._has_room:
+        if self._has_room and self._keeps_plain(topic, now):
             self.counts.plain += 1
             self._gathering.add(raw)
 
-    def forget_plain(self) -> None:
-        """Stores came or went: find out again which store keeps which topic."""
-        self._plain.clear()
-
     @property
     def _has_room(self) -> bool:
-        return self._gathering.bytes + self._under_way_bytes < GATHERED_BYTES_MAX
+        return self._gathering.bytes + self._under_way_bytes < self._bytes_max
 
     def _take_reliable(self, origin: int, sequence: int, quality: QualityMark, raw: bytes, now: Instant) -> None:
         chain = self._chain(origin)
@@ -319,14 +267,16 @@ class Intake:
         if verdict is Verdict.TAKEN:
             for number, frame in taken:
                 self._keep(origin, chain, number, frame)
-            if not chain.missing:
-                chain.ask(None)
+            if chain.missing:
+                self._asking.later(origin, now + ASK_NS)
+            else:
+                chain.closed()
         elif verdict is Verdict.REPEATED:
             self.counts.repeated += 1
             self._owed[origin] = None
         elif verdict is Verdict.EARLY:
             self.counts.early += 1
-            self._ask(origin, chain, now)
+            self._asking.ask(origin, chain, now)
         elif verdict is Verdict.BROKEN:
             self.counts.broken += 1
             chain.refuse(sequence, Reason.CHAIN_BROKEN)
@@ -384,13 +334,6 @@ class Intake:
         self._chains.pop(origin, None)
         return True
 
-    def _renew(self, origin: int) -> Chain:
-        """A new chain that keeps only the publisher's address."""
-        old = self._chains[origin]
-        chain = self._chains[origin] = Chain(old.inbox)
-        chain.attach(old.inbox, old.entity)
-        return chain
-
     def _read(self, origin: int, chain: Chain) -> None:
         key = f"{ORIGINS}{origin:016x}"
 
@@ -435,17 +378,11 @@ class Intake:
                 left.append((origin, answer))
         self._attaching = left[-4_096:]
 
-    def _ask(self, origin: int, chain: Chain, now: Instant) -> None:
-        """Publications are missing: ask for them repeatedly until they arrive."""
-        if chain.asked_at is None or now - chain.asked_at >= ASK_AGAIN_MS * NS_PER_MS:
-            chain.ask(now)
-            self._owed[origin] = None
-            self._timers.set(("ask", origin), now + ASK_AGAIN_MS * NS_PER_MS, lambda at: self._ask_again(origin, at))
-
-    def _ask_again(self, origin: int, now: Instant) -> None:
-        chain = self._chains.get(origin)
-        if chain is not None and chain.missing:
-            self._ask(origin, chain, now)
+    def _give_up(self, origin: int, chain: Chain) -> None:
+        """What is missing does not come: forget what waits for it, and tell the publisher."""
+        self._early_bytes -= chain.early_bytes
+        self.counts.broken += chain.give_up(Reason.CHAIN_BROKEN)
+        self._owed[origin] = None
 
     def _acknowledge(self, chain: Chain, durable: int) -> None:
         """Tell a publisher up to where everything is durable, and what is missing or refused."""
@@ -456,7 +393,7 @@ class Intake:
             missing = chain.highest  # it was dropped here
         body = b""
         if missing or chain.refused or self.state != "open":
-            body = wire.encode(Acknowledged(missing, chain.refused[:1_024], self.state))
+            body = wire.encode(Acknowledged(missing, chain.refused, self.state))
             chain.told()
         self.counts.acknowledgements += 1
         self._send(stored(chain.inbox.encode(), self.id, durable, body, flags=StoredFlag.ACK))
@@ -491,7 +428,7 @@ class Intake:
     def _durable(self, committed: Committed, now: Instant) -> None:
         group = self._under_way.popleft()
         self._under_way_bytes -= group.size
-        self.counts.commit_ns = now - group.at
+        self.times.add(now - group.at)
         wall = self._wall(now)
         for origin, sequence in group.marks.items():
             chain = self._chains.get(origin)
@@ -534,6 +471,13 @@ class Intake:
             for origin in self._chains:
                 self._owed[origin] = None
 
+    def is_behind(self, was: bool) -> bool:
+        """True if the vault is so slow that nothing more should come: from half of the limit on, and if it ``was``
+        behind, down to a quarter. The other half is for what is under way. Publications that wait for an earlier one
+        do not count, as that one has to come."""
+        mark = self._bytes_max // (4 if was else 2)
+        return self.waiting_bytes >= mark and self.id != 0 and self.state == "open"
+
     @property
     def chains(self) -> int:
         """How many publishers are known."""
@@ -543,3 +487,11 @@ class Intake:
     def waiting_bytes(self) -> int:
         """The bytes that are not durable yet."""
         return self._gathering.bytes + self._under_way_bytes
+
+
+def _has_mark(headers: bytes) -> bool:
+    """True if these headers are JSON and name `$q`, whatever is in it."""
+    try:
+        return bool(bytes(_decode_named(headers).quality))
+    except _ERRORS:
+        return False

@@ -11,9 +11,9 @@ A frame never has a length of 0, so four zero bytes distinguish a reference from
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import msgspec
+from msgspec.structs import replace
 
 from heliograph.vault import Damage, Run
 

@@ -16,15 +16,16 @@ from typing import Any
 from heliograph.errors import ProtocolError, Reason, UsageError
 from heliograph.machine import Address, Effects, Instant, LinkId, Outbox, Peer, SocketName, Ticket, Timers
 from heliograph.model.publication import Publication
-from heliograph.notes import StoreFailed, StoreOpened
+from heliograph.notes import RecordsDamaged, StoreFailed, StoreOpened
 from heliograph.services.broker_session import BrokerSession
 from heliograph.stores.batches import Batches
 from heliograph.stores.channels import Channels
 from heliograph.stores.config import STORE, StoreConfig
 from heliograph.stores.intake import Intake
-from heliograph.stores.known import KnownStores, fit
+from heliograph.stores.known import KnownStores
 from heliograph.stores.names import Names
 from heliograph.stores.opening import Opening
+from heliograph.stores.plain import PlainTopics
 from heliograph.stores.retention import Retention
 from heliograph.stores.serving import Serving
 from heliograph.stores.tail import Tail
@@ -65,7 +66,11 @@ class Store:
         self.id = 0
         self._address = ""  # of our broker
         self._is_served = False  # we have subscribed to our patterns
+        self._is_held = False  # we read nothing from our broker, because the vault is behind
+        self._holds = 0
+        self._damaged = 0  # records at the ends of the logs, when the vault was opened
         self._known = KnownStores()
+        self._plain = PlainTopics(config, self._known, lambda: self.id)
         self._vault = VaultCalls(self._outbox)
         self._tail = Tail()
         self._names = Names(config)
@@ -74,9 +79,10 @@ class Store:
         self._intake = Intake(
             self._vault,
             self._timers,
-            keeps_plain=self._keeps_plain,
+            keeps_plain=self._plain.keeps,
             log_of=self._batches.log_of,
             unsafe_ack=config.unsafe_ack,
+            bytes_max=config.intake_bytes_max,
             send=self._send,
             grown=self._grown,
             failed=self._commit_failed,
@@ -126,7 +132,7 @@ class Store:
     def detach(self, link: LinkId, reason: Reason, now: Instant) -> None:
         """The broker is detached; the store will stop soon too."""
         self._session = None
-        self._is_served = False
+        self._is_served = self._is_held = False
 
     def receive(self, link: LinkId, data: bytes, now: Instant) -> None:
         """Bytes from the broker."""
@@ -137,7 +143,17 @@ class Store:
                 self._outbox.hang_up(link, self._session.fault)
 
     def press(self, link: LinkId, pressed: bool, now: Instant) -> None:
-        """Ignored: what is in transit is bounded by credit and by windows."""
+        """Our broker does not read: readings wait. Acknowledgements and answers do not, as there are few."""
+        self._channels.press(pressed)
+
+    def _hold(self) -> None:
+        """Read nothing from our broker while the vault is behind. Only the vault's answers end that, and they do not
+        come from the broker."""
+        held = self._intake.is_behind(self._is_held)
+        if held != self._is_held and self._session is not None:
+            self._is_held = held
+            self._holds += held
+            self._outbox.holds.append((self._session.link, held))
 
     def _welcomed(self, welcome: bodies.Welcome, now: Instant) -> None:
         self._welcome = welcome
@@ -203,22 +219,7 @@ class Store:
             self._known.hear(wire.decode(StoreAdvertisement, publication.payload), now)
         except ProtocolError:
             return
-        self._intake.forget_plain()
-
-    def _keeps_plain(self, topic: bytes, now: Instant) -> bool:
-        """True if we keep a publication that names no store: only one store does, the one that publishers choose."""
-        if self._config.keep != "all":
-            return False
-        name = topic.decode(errors="replace")
-        depth = fit(list(self._config.patterns), name)
-        if depth is None:
-            return False
-        for other in self._known.serving(name, now):
-            other_depth = fit(other.patterns, name)
-            assert other_depth is not None
-            if (-other_depth, other.name, other.store) < (-depth, self._config.name, f"{self.id:016x}"):
-                return False
-        return True
+        self._plain.forget()
 
     # -- the vault ------------------------------------------------------------------------------------------------
 
@@ -234,6 +235,12 @@ class Store:
         self._serve(now)
         if self._is_served:
             self._advertise(now)
+
+    def _note_damage(self, opened: VaultOpened) -> None:
+        """Tell the operator of damage at the end of the logs. Readers are told of it as a gap when they get there."""
+        self._damaged = sum(each.count for each in opened.damaged)
+        for each in opened.damaged:
+            self._outbox.note(RecordsDamaged(self._config.name, each.log, each.position, each.count, each.problem))
 
     def _close(self, failed: VaultFailed, now: Instant) -> None:
         self._opening.stop()
@@ -274,6 +281,7 @@ class Store:
         """VaultOpened, VaultFailed, ReloadStore, WithdrawStore."""
         self._now = now
         if isinstance(command, VaultOpened):
+            self._note_damage(command)
             self._opening.begin(now)
         elif isinstance(command, VaultFailed):
             self._close(command, now)
@@ -301,6 +309,7 @@ class Store:
         """The effects since the last take."""
         self._intake.flush(self._now)
         self._channels.flush(self._now)
+        self._hold()
         return self._outbox.empty(self._timers.next())
 
     def report(self, question: str) -> Any:
@@ -330,6 +339,7 @@ class Store:
             "channels": len(self._channels),
             "publishers": self._intake.chains,
             "waiting_bytes": self._intake.waiting_bytes,
+            "holds": self._holds,
             "taken": counts.taken,
             "plain": counts.plain,
             "staged": counts.staged,
@@ -338,11 +348,13 @@ class Store:
             "broken": counts.broken,
             "dropped": counts.dropped,
             "foreign": counts.foreign,
+            "malformed": counts.malformed,
             "acknowledgements": counts.acknowledgements,
             "commits": counts.commits,
             "failures": counts.failures,
-            "commit_us": counts.commit_ns // 1_000,
+            **self._intake.times.report(),
             "delivered": self._channels.delivered,
             "gaps": self._channels.gaps,
+            "damaged": self._damaged,
             "trimmed": self._retention.trimmed,
         }

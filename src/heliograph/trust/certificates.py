@@ -26,7 +26,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from heliograph.errors import UsageError
 from heliograph.model.identity import Identity, Role, entity_is_valid
 from heliograph.trust.certificate_names import identity_of, uris_of
-from heliograph.trust.revocation import make_list, serials_of
+from heliograph.trust.revocation import make_list, number_of, serials_of
 
 AUTHORITY_DAYS = 3_650
 LEAF_DAYS = 90
@@ -129,7 +129,7 @@ def revoke(authority: Pair, certificates: Sequence[bytes], before: bytes, now: d
         if certificate.issuer != signer.subject:
             raise UsageError(f"{certificate.subject.rfc4514_string()} was not issued by this authority")
         serials.append(certificate.serial_number)
-    return make_list(signer, key, serials, now)
+    return make_list(signer, key, serials, now, number_of(before) if before else 0)
 
 
 def facts_of(pem: bytes) -> Facts:

@@ -26,7 +26,7 @@ from cryptography.x509.verification import PolicyBuilder, Store, VerificationErr
 from heliograph.errors import ProtocolError, Reason, UsageError
 from heliograph.model.identity import Identity, Role
 from heliograph.trust.certificate_names import identity_of
-from heliograph.trust.revocation import Revocations
+from heliograph.trust.revocation import RevocationList, Revocations, read_list
 
 CERTIFICATES_MAX = 4  # the holder's and three intermediate ones; `heliograph ca` makes chains of one
 CHAIN_BYTES_MAX = 8_192  # ours have about 700; every remembered holder may cost this much
@@ -70,10 +70,11 @@ class Holder:
 class Authorities:
     """The authorities whose certificates are accepted; without authorities, no certificate is."""
 
-    __slots__ = ("_revoked", "_store", "count")
+    __slots__ = ("_certificates", "_revoked", "_store", "count")
 
     def __init__(self, certificates: Sequence[x509.Certificate] = (), revoked: Revocations | None = None) -> None:
         self._revoked = revoked or Revocations()
+        self._certificates = tuple(certificates)
         for certificate in certificates:
             _check_authority(certificate)
         self.count = len(certificates)
@@ -92,6 +93,16 @@ class Authorities:
     def revoked(self) -> Revocations:
         """The certificates that these authorities revoked."""
         return self._revoked
+
+    def read_list(self, der: bytes, wall_ns: int) -> RevocationList:
+        """A revocation list that one of these authorities signed, and that is valid now; ProtocolError otherwise."""
+        found = read_list(der, self._certificates)
+        check_dates(found.begins, found.ends, wall_ns)
+        return found
+
+    def revoking(self, revoked: Revocations) -> Authorities:
+        """The same authorities, with these revocations."""
+        return Authorities(self._certificates, revoked)
 
     def verify(self, chain: bytes, wall_ns: int) -> Holder:
         """The holder of this chain; ProtocolError (CERTIFICATE_…) if it is not proven at this time."""

@@ -2,7 +2,7 @@
 
 In:    our own key and chain (or none), authorities, bytes as received, the wall time.
 Out:   envelopes, seals; Signed statements with their proven Holder; ProtocolError for a peer's mistakes.
-State: our own key and authorities until ``renew``; verified holders and signatures, bounded.
+State: our own key and authorities until ``renew`` or ``revoke``; verified holders and signatures, bounded.
 Not here: reading files (config/keyring_files.py), freshness (freshness.py), what a holder may do (broker/access.py).
 
 Machines call this inline; nothing here is a job: signing takes about 40 µs, verifying 100, a chain 200, sealing and
@@ -24,6 +24,7 @@ from heliograph.trust import envelope, readers, signatures
 from heliograph.trust.chains import Authorities, Holder, chain_hash, encode_chain, load_pem
 from heliograph.trust.domains import framed
 from heliograph.trust.recent import Recent
+from heliograph.trust.revocation import RevocationList
 from heliograph.trust.sealing import HpkeSealer, Sealer
 
 HOLDERS_MAX = 1_024  # brokers and clients that sign, at one node; at most 8 KiB each, mostly 1
@@ -103,6 +104,15 @@ class Keyring:
         self._own, self._authorities = other._own, other._authorities
         self._holders.clear()
         self._signatures.clear()
+
+    def revoke(self, new: RevocationList) -> bool:
+        """Refuse the certificates of this list from now on. False if it is known, or a newer one of its authority."""
+        if self._authorities.revoked.has_list(new):
+            return False
+        self._authorities = self._authorities.revoking(self._authorities.revoked.with_list(new))
+        self._holders.clear()
+        self._signatures.clear()
+        return True
 
     def learn(self, chain: bytes, wall_ns: int, role: Role | None = None) -> Holder:
         """Verify a chain and remember its holder, so that signatures that name its hash can be verified.

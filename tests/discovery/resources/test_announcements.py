@@ -22,10 +22,5 @@ def test_an_announcement_names_owner_and_host() -> None:
     ((topic, payload),) = said
     assert topic == b"System/Resources/0000000000000007/updated"
     row = json.loads(payload)
-    assert (row["owner"], row["host"], row["model"], row["values"], row["at"]) == (
-        "ada",
-        "b1",
-        "dynamic",
-        {"disk": 3},
-        15,
-    )
+    said = (row["owner"], row["host"], row["model"], row["values"], row["at"])
+    assert said == ("ada", "b1", "dynamic", {"disk": 3}, 15)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from tests.discovery.resources.story import Story
 
 BATCH = 50  # seeds of one test of the sweep
+EXCUSED_MAX = {"on the move": 0.06, "old host": 0.03, "orphan": 0.03}  # of the requests in a batch (story.py says why)
 
 
 @pytest.mark.req("R6", "R9", "R13")
@@ -14,15 +17,22 @@ BATCH = 50  # seeds of one test of the sweep
 @pytest.mark.parametrize("faults", [False, True], ids=["calm", "faults"])
 @pytest.mark.parametrize("seed", range(8))
 def test_every_request_gets_what_the_oracle_says(seed: int, tree: bool, faults: bool) -> None:
-    assert Story(seed, tree=tree, faults=faults).play() == []
+    story = Story(seed, tree=tree, faults=faults)
+    assert story.play() == []
+    assert not story.excused["old host"] + story.excused["orphan"] or faults
 
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("batch", range(20))
 def test_every_request_of_many_stories_gets_what_the_oracle_says(batch: int) -> None:
     problems = {}
+    asked, excused = 0, Counter[str]()
     for seed in range(1_000 + batch * BATCH, 1_000 + (batch + 1) * BATCH):
-        found = Story(seed, tree=seed % 2 == 0, faults=seed % 4 != 3).play()
+        story = Story(seed, tree=seed % 2 == 0, faults=seed % 4 != 3)
+        found = story.play()
         if found:
             problems[seed] = found[0]
+        asked += len(story.asked)
+        excused += story.excused
     assert problems == {}
+    assert {reason: count for reason, count in excused.items() if count > EXCUSED_MAX[reason] * asked} == {}

@@ -110,7 +110,7 @@ def test_a_static_request_is_answered_by_its_own_broker() -> None:
     net.run(1)
     net.kinds.clear()
     found = net.nodes["c"].core.static(read_condition("memory > 1"))
-    assert [advertised.name for _, advertised in found] == ["R1"]
+    assert [row.advertised.name for row in found] == ["R1"]
     assert not net.kinds
 
 
@@ -229,6 +229,21 @@ def test_an_answer_names_the_brokers_that_are_missing() -> None:
     net.run(5)
     assert [each.id for each in answers[0].found] == [1]
     assert (answers[0].is_complete, answers[0].missing) == (False, ["d"])
+
+
+@pytest.mark.req("R6", "R13")
+def test_an_answer_has_nothing_of_a_host_that_withdrew_everything_in_the_meantime() -> None:
+    net = chain()
+    for id, at in ((1, "b"), (2, "d")):
+        net.register(at, id, "x >= 0")
+        net.update(at, id, 1, x=1)
+    net.run(1)
+    net.cut(("c", "d"))  # the answer waits for d until its deadline
+    answers = net.ask("a", "x >= 0")
+    net.run(0.5)
+    net.nodes["b"].core.hosting.withdraw(1)
+    net.run(5)
+    assert (answers[0].found, answers[0].missing, list(answers[0].hosts)) == ([], ["d"], [])
 
 
 # -- watchers -----------------------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ from heliograph.sim.lossy import Lossy
 from heliograph.sim.topic_party import Begin, TopicParty
 from heliograph.sim.world import HostSettings, World
 from heliograph.trust.certificates import Pair, issue, make_authority
-from heliograph.trust.chains import Authorities
+from heliograph.trust.chains import Authorities, load_pem
 from heliograph.trust.keyring import Keyring, Own
 from heliograph.trust.seeded_hpke import SimulatedSealer
 
@@ -50,6 +50,10 @@ def pair_of(entity: str, role: Role = Role.CLIENT, days: int = 90) -> Pair:
     return issue(
         AUTHORITY, entity, [role], [], NOW - timedelta(hours=1), days, draw=random.Random(f"{entity}{role}").randbytes
     )
+
+
+def serial_of(entity: str, role: Role = Role.CLIENT) -> str:
+    return f"{load_pem(pair_of(entity, role).certificate)[0].serial_number:X}"
 
 
 def keyring_of(entity: str, role: Role = Role.CLIENT, seed: int = 1) -> Keyring:
@@ -133,7 +137,7 @@ class TopicStage:
             return self._lossy(node, name, incarnation)
 
         identity = Identity(name, (Role.DIRECTORY,), "certificate")
-        host = self.world.add(name, make, identity=identity)
+        host = self.world.add(name, make, identity=identity, serial=serial_of(name, Role.DIRECTORY))
         self.world.start(host)
         return host
 
@@ -143,7 +147,8 @@ class TopicStage:
             party = TopicParty(name, keyring_of(name, seed=self.seed), (broker, DEFAULT_PORT), seed)
             return self._lossy(Node(name=name, machines={"party": party}, pipes=(), listeners={}), name, incarnation)
 
-        host = self.world.add(name, make, identity=Identity(name, (Role.CLIENT,), "certificate"))
+        identity = Identity(name, (Role.CLIENT,), "certificate")
+        host = self.world.add(name, make, identity=identity, serial=serial_of(name))
         self.world.start(host)
         return host
 

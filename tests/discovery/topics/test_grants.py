@@ -24,7 +24,8 @@ from heliograph.discovery.topics.grants import (
 from heliograph.discovery.topics.handover import KeyOffer, KeyWait
 from heliograph.discovery.topics.listing import TopicAdvertisement, advertised
 from heliograph.discovery.topics.messages import TopicKind, TopicQuery
-from heliograph.discovery.topics.rights import POSSESSION_DOMAIN, RightsKeeper, possession_payload
+from heliograph.discovery.topics.possession import POSSESSION_DOMAIN, possession_payload
+from heliograph.discovery.topics.rights import RightsKeeper
 from heliograph.discovery.topics.statements import Statements
 from heliograph.errors import ProtocolError, Reason
 from heliograph.model.identity import Role

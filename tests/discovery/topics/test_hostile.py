@@ -20,7 +20,7 @@ from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Peer
 from heliograph.model.identity import Role
 from heliograph.model.publication import Publication
-from heliograph.repository import AskTopics, RepositoryOpened, SiftDocuments
+from heliograph.repository import AskTopics, RepositoryOpened, SiftDocuments, Sifted
 from heliograph.sim.repositories import MemoryRepository, outcome_of
 from heliograph.trust.keyring import Keyring
 from heliograph.wire.frames import Kind, control
@@ -281,8 +281,41 @@ def test_a_query_that_is_killed_is_told_and_counted_and_one_entity_cannot_keep_t
     assert bench.hear(bob.write(Search(an_id(5), WALL_MS, endless))) == {"searches": 1}
 
 
-def test_there_is_no_standing_search_by_xquery() -> None:
+def with_document(number: int) -> bytes:
+    creation = a_creation(descriptors=Descriptors(document=f"<a>{number}</a>"))
+    return advertise("alice", signed_by_directory(creation, id=an_id(100 + number)), id=an_id(200 + number))
+
+
+def watch(number: int) -> Search:
+    return Search(an_id(number), WALL_MS, TopicQuery("xquery", "/a > 1"), watch_ms=60_000)
+
+
+@pytest.mark.req("T10")
+def test_a_standing_search_by_xquery_is_told_of_what_its_query_accepts() -> None:
     bench = Bench()
-    watch = Search(an_id(1), WALL_MS, TopicQuery("xquery", "true()"), watch_ms=1_000)
-    assert bench.hear(says("bob").write(watch))["query_language_missing"] == 1
+    bench.hear(says("bob").write(watch(1)))
+    told = bench.answers
+    for number in (1, 2):
+        bench.hear(with_document(number))
+    assert len(bench.sifting) == 2
+    told = bench.answers
+    for ticket, numbers in zip(bench.sifting, ((), (0,)), strict=True):
+        bench.directory.done(ticket, Sifted(numbers), bench.now)
+    bench.settle()
+    assert bench.answers == told + 1
+
+
+@pytest.mark.req("T10", "O6")
+def test_standing_searches_by_xquery_are_few_and_one_that_takes_too_long_ends() -> None:
+    bench = Bench()
+    bob = says("bob")
+    for number in (1, 2):
+        bench.hear(bob.write(watch(number)))
+    assert bench.hear(bob.write(watch(3)))["searches_over_limit"] == 1
+    assert bench.directory.report("overview")["watches"] == 2
+    bench.hear(with_document(1))
+    for ticket in bench.sifting:
+        bench.directory.failed(ticket, Reason.QUERY_OVER_TIME, bench.now)
+    bench.settle()
     assert bench.directory.report("overview")["watches"] == 0
+    assert bench.counts()["query_over_time"] == 4, "twice by the repository, twice by the watches"

@@ -23,6 +23,7 @@ from heliograph.broker.routing.ports import Neighbour, Port
 from heliograph.broker.routing.teller import Teller
 from heliograph.broker.routing.view import View
 from heliograph.machine import Instant, Timers
+from heliograph.model.ages import lacks
 from heliograph.wire import broker_bodies as wire
 from heliograph.wire.broker_bodies import SYNC_PER_BODY_MAX, Sync, What
 from heliograph.wire.frames import Frame, Kind
@@ -74,9 +75,9 @@ class Exchange:
             if not self._concerns(neighbour, what):
                 continue
             theirs, ours = (incarnation, number), self._catalogue.age(what, broker)
-            if ours is None or theirs > ours:
+            if lacks(ours, theirs):
                 wants.append((what, broker))
-            elif theirs < ours and not self._catalogue.in_reach(what, broker):
+            elif ours is not None and theirs < ours and not self._catalogue.in_reach(what, broker):
                 self._owe(neighbour, what, broker)
         self.ask(neighbour, wants)
         for what, broker in sync.wants:

@@ -23,6 +23,7 @@ from heliograph.matching.condition import Condition
 from heliograph.matching.contents import ContentTable, Field
 from heliograph.matching.languages import condition_of
 from heliograph.matching.topics import TopicTable
+from heliograph.model.ages import follows
 from heliograph.model.subscription import Conditional, Wanted, filter_of
 from heliograph.model.topics import HIDDEN_ROOTS, TOPIC_LEVELS_MAX, filter_fault
 from heliograph.wire.broker_bodies import INTERESTS_PER_BODY_MAX, Interest, Told
@@ -141,7 +142,7 @@ class Interests:
             return Difference()
         if interest.full:
             return self._replace(owner, interest)
-        if interest.incarnation != owner.age[0] or interest.number != owner.age[1] + 1:
+        if not follows(owner.age, interest.age):
             return None
         owner.age = interest.age
         return self._change(owner, interest)

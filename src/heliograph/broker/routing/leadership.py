@@ -75,8 +75,7 @@ class Leadership:
         paths, before = view.paths, self.leader
         if paths.leader == before or self._is_ready(paths.leader):
             return paths.leader
-        # A leader that left is still named until its successor is known. A leader of another part is not ours.
-        return before if before in view.map.members and before not in paths.parts else paths.leader
+        return before if before in view.map.members else paths.leader  # one that left is named until then
 
     def _is_ready(self, broker: int) -> bool:
         view = self._view

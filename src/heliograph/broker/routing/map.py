@@ -27,7 +27,8 @@ Edges = dict[BrokerId, dict[BrokerId, Cost]]
 
 RECORDS_MAX = 16_384  # of members, and of gateways: the largest network that is supported
 LINKS_MAX = 1 << 18  # named in all records: 16 of each broker
-FORMER_MAX = 256  # names that parts of clusters had before
+FORMER_MAX = 256  # names that parts of clusters had before …
+FORMER_GATEWAYS_MAX = 64  # … and gateways that each of them had
 
 
 class Paths:
@@ -43,6 +44,7 @@ class Paths:
         "links",
         "members",
         "parts",
+        "siblings",
         "steps",
     )
 
@@ -56,17 +58,19 @@ class Paths:
         self.members: dict[int, BrokerId] = {}  # slot -> broker, of the others in our part of the cluster
         self.parts: dict[BrokerId, BrokerId] = {}  # leader of another part -> the gateway at which it is entered
         self.leaders: dict[BrokerId, BrokerId] = {}  # gateway of another part -> its leader
-        self.former: dict[BrokerId, BrokerId] = {}  # as ``parts``, under earlier names, for parcels on their way
+        self.siblings: tuple[BrokerId, ...] = ()  # other parts of our own cluster, if it fell apart
+        self.former: dict[BrokerId, tuple[BrokerId, ...]] = {}  # part -> its gateways, now and before
 
-    def part_named(self, name: BrokerId) -> BrokerId:
-        """The present name of a part that may have had another one; the same name if nothing else is known."""
-        if name in self.parts or name not in self.former:
-            return name
-        return self.leaders.get(self.former[name], name)
+    def parts_named(self, name: BrokerId) -> list[BrokerId]:
+        """The present names of a part that may have had another name, or may have fallen apart a short while ago; the
+        same name if nothing else is known."""
+        found = dict.fromkeys([name] if name in self.parts else ())
+        found.update((self.leaders[each], None) for each in self.former.get(name, ()) if each in self.leaders)
+        return list(found) or [name]
 
     def next_to_part(self, name: BrokerId) -> BrokerId | None:
         """The neighbour through which that part of a cluster is reached."""
-        gateway = self.parts.get(self.part_named(name)) or self.former.get(name)
+        gateway = self.parts.get(self.parts_named(name)[0])
         return None if gateway is None else self.steps.get(gateway)
 
 
@@ -81,7 +85,8 @@ class NetworkMap:
         self.losses = 0  # raised when a link is gone, here or elsewhere
         self._paths: Paths | None = None
         self._links = 0  # named in all records
-        self._former: dict[BrokerId, BrokerId] = {}  # part -> its gateway when it last had this name
+        self._former: dict[BrokerId, tuple[BrokerId, ...]] = {}  # part -> gateways, the newest first
+        self._own_names: dict[BrokerId, None] = {}  # of our own part, now and a short while ago
 
     def learn(self, record: Record) -> bool:
         """Keep a record if it is newer than the known one; False if it is not."""
@@ -123,6 +128,10 @@ class NetworkMap:
         return (member is not None and other in member.links and member.incarnation >= incarnation) or (
             gateway is not None and other in gateway.outside and gateway.incarnation >= incarnation
         )
+
+    def was_ours(self, part: BrokerId) -> bool:
+        """True if our part of the cluster has this name, or had it before it fell apart a short while ago."""
+        return part in self._own_names
 
     def touch(self) -> None:
         """No path changed, but something else that routing has to act on when it settles."""
@@ -167,8 +176,30 @@ class NetworkMap:
             if broker != me:
                 paths.members.setdefault(member.slot, broker)
         self._enter_parts(paths, before)
-        paths.former = self._former = dict(list({**self._former, **paths.parts}.items())[-FORMER_MAX:])
+        own = [part for part, at in paths.parts.items() if self.gateways[at].cluster == self.me.cluster]
+        paths.siblings = tuple(own)
+        self._own_names[paths.leader] = None
+        paths.former = self._former = self._remember(paths)
         return paths
+
+    def _remember(self, paths: Paths) -> dict[BrokerId, tuple[BrokerId, ...]]:
+        """Which gateways each part has and had: parcels may be under way under a name that has lost its meaning."""
+        gateways: dict[BrokerId, dict[BrokerId, None]] = {part: {at: None} for part, at in paths.parts.items()}
+        for gateway, part in paths.leaders.items():
+            gateways[part][gateway] = None
+        former = dict(self._former)
+        for part, present in gateways.items():
+            present.update(dict.fromkeys(former.pop(part, ())))
+            former[part] = tuple(present)[:FORMER_GATEWAYS_MAX]
+        return dict(list(former.items())[-FORMER_MAX:])
+
+    def forget_breaks(self) -> None:
+        """What was under way when a part fell apart has arrived: a part's name means only what is left of it."""
+        paths = self.paths
+        self._own_names = {paths.leader: None}
+        for part in paths.parts:
+            if part in self._former:
+                self._former[part] = tuple(each for each in self._former[part] if paths.leaders.get(each) == part)
 
     def _enter_parts(self, paths: Paths, before: dict[BrokerId, BrokerId]) -> None:
         """Choose the gateway at which each other part is entered.
@@ -216,10 +247,11 @@ class NetworkMap:
                     neighbours[other] = cost
             if broker in cluster:
                 continue  # for our own part we have the members' records
-            leader = gateway.leader
             for other, cost in gateway.inside.items():
                 there = gateways.get(other)
-                if there is not None and there.leader == leader and cost <= neighbours.get(other, cost):
+                if there is None or there.cluster != gateway.cluster or cost > neighbours.get(other, cost):
+                    continue
+                if there.leader == gateway.leader or broker in there.inside:  # or one has not named the new leader yet
                     neighbours[other] = cost
         return edges
 

@@ -36,9 +36,9 @@ _unpack = SCAN.unpack_from
 
 
 class Way:
-    """What a hop prefix means at this broker. _native.c reads all but trace, joins and joined."""
+    """What a hop prefix means at this broker. _native.c reads all but trace, joins, joined and repeats."""
 
-    __slots__ = ("groups", "inside", "is_here", "joined", "joins", "lost", "sinks", "trace")
+    __slots__ = ("groups", "inside", "is_here", "joined", "joins", "lost", "repeats", "sinks", "trace")
 
     def __init__(self, is_here: bool, inside: bool, groups: tuple[int, ...], trace: tuple[int, ...]) -> None:
         self.is_here = is_here  # some of it is for our clients …
@@ -48,6 +48,7 @@ class Way:
         self.sinks: list[HopSink] = []  # neighbours that get the rest
         self.joins = False  # frames for members and frames for other parts leave in one parcel …
         self.joined: dict[tuple[Sink, ...], tuple[Sink, ...]] = {}  # … a route's sinks -> the same with ours
+        self.repeats = False  # after a loss: what we have seen may be missing at members, and is passed on to them
         self.lost = 0  # targets or neighbours that cannot be reached
 
 
@@ -149,7 +150,7 @@ class Parcels:
         members = frame.origin
         inside = False
         if parts:
-            inside = any(view.is_here(part) for part in parts)
+            inside = any(view.is_here(part) or view.map.was_ours(part) for part in parts)
             parts = tuple(part for part in parts if not view.is_here(part))
         if members and frame.epoch != view.epoch:
             inside, members = True, 0  # slots have changed owners since: compute the members again
@@ -158,7 +159,8 @@ class Parcels:
         members &= ~bit
         if members or parts:
             way.sinks, way.lost = self._plans.next_hops(Targets(members, parts, groups), frame.flags - 1, trace)
-            way.joins = inside and not groups and bool(way.sinks)
+        way.repeats = inside and self._plans.is_troubled
+        way.joins = inside and not groups and (bool(way.sinks) or way.repeats)
         return way
 
     def count_forwarded(self) -> None:

@@ -72,7 +72,7 @@ class Plans:
                 lost += 1
             else:
                 sinks.append(neighbour.sink(some, ttl, view.epoch, passed))
-        if reached_members != targets.members or reached_parts != len(targets.parts):
+        if reached_members != targets.members or reached_parts < len(targets.parts):
             lost += 1
         return sinks, lost
 
@@ -91,7 +91,8 @@ class Plans:
         view = self._view
         paths = view.paths
         members: dict[Neighbour, int] = {}
-        parts: dict[Neighbour, list[int]] = {}
+        parts: dict[Neighbour, dict[int, None]] = {}
+        wanted = list(targets.parts)
         mask = targets.members
         while mask:
             bit = mask & -mask
@@ -100,15 +101,19 @@ class Plans:
             neighbour = None if broker is None else self._holds.way_to(broker, paths.steps.get(broker), trace)
             if neighbour is not None:
                 members[neighbour] = members.get(neighbour, 0) | bit
-        for part in targets.parts:
-            neighbour = self._holds.way_to(paths.part_named(part), paths.next_to_part(part), trace)
-            if neighbour is not None:
-                parts.setdefault(neighbour, []).append(part)
+            else:
+                wanted.extend(paths.siblings)  # it may be in another part of our cluster now
+        for part in dict.fromkeys(wanted):
+            names = paths.parts_named(part)
+            for name in names:
+                neighbour = self._holds.way_to(name, paths.next_to_part(name), trace)
+                if neighbour is not None:  # the next broker may know the old name only, or both
+                    parts.setdefault(neighbour, {})[part if len(names) == 1 else name] = None
         found: Split = []
         for neighbour in sorted({**members, **parts}, key=lambda neighbour: neighbour.broker):
-            wanted = parts.get(neighbour, [])
-            for start in range(0, max(1, len(wanted)), CLUSTERS_MAX):
-                some = tuple(wanted[start : start + CLUSTERS_MAX])
+            through = list(parts.get(neighbour, ()))
+            for start in range(0, max(1, len(through)), CLUSTERS_MAX):
+                some = tuple(through[start : start + CLUSTERS_MAX])
                 mask = members.get(neighbour, 0) if start == 0 else 0
                 found.append((neighbour, Targets(mask, some, targets.groups)))
         return found
@@ -117,7 +122,7 @@ class Plans:
         """Members and parts, by their present names."""
         paths = self._view.paths
         members = [broker for slot, broker in paths.members.items() if targets.members >> slot & 1]
-        return [*members, *(paths.part_named(part) for part in targets.parts)]
+        return [*members, *(name for part in targets.parts for name in paths.parts_named(part))]
 
     def sort(self, targets: Targets, waits: Callable[[int], bool]) -> tuple[Targets | None, Targets | None]:
         """Targets whose destinations have to wait, and those that need not."""
@@ -126,7 +131,7 @@ class Plans:
         for slot, broker in paths.members.items():
             if targets.members >> slot & 1 and waits(broker):
                 members |= 1 << slot
-        parts = tuple(part for part in targets.parts if waits(paths.part_named(part)))
+        parts = tuple(part for part in targets.parts if any(map(waits, paths.parts_named(part))))
         if not members and not parts:
             return None, targets
         others = tuple(part for part in targets.parts if part not in parts)
@@ -149,6 +154,7 @@ class Plans:
 
     def _calm_down(self, now: Instant) -> None:
         self.is_troubled = False
+        self._view.map.forget_breaks()
         self.forget_ways(self._view.paths, now)
 
     def forget_ways(self, before: Paths, now: Instant) -> None:

@@ -100,6 +100,7 @@ class Port:
         "progress_at",
         "sink",
         "state",
+        "stuck",
         "taker",
         "told",
         "touched",
@@ -135,6 +136,7 @@ class Port:
         self.progress_at = now
         self.taker: Taker | None = None  # takes runs in place of a peer, on a link that is always pressed
         self.may_be_held = False
+        self.stuck = False  # a service that has read nothing for long: no publisher waits for it
         self.holding: dict[Port, None] = {}  # publishers that wait for this link
         self.held_by: dict[Port, None] = {}  # slow links for which this one waits
 
@@ -154,6 +156,7 @@ class Port:
         """The driver's buffer is full, or has room again."""
         self.pressed = pressed
         self.progress_at = now
+        self.stuck = self.stuck and pressed
 
     def progress(self, now: Instant) -> None:
         """Begin to watch whether the link still takes output."""
@@ -182,6 +185,16 @@ class Port:
         self.backlog.clear()
         self.droppable.clear()
         self.backlog_bytes = self.backlog_frames = 0
+
+    def give_up(self) -> tuple[int, int]:
+        """Drop everything that waits for a service that has read nothing for long. Returns frames and bytes."""
+        frames, size = self.backlog_frames, self.backlog_bytes
+        self.dropped += frames
+        self.dropped_bytes += size
+        self.voids = 0
+        self.clear_backlog()
+        self.stuck = True
+        return frames, size
 
     def take_back(self) -> list[tuple[Sink, bytes]]:
         """Remove the waiting runs, so that they can be sent another way; control frames stay."""

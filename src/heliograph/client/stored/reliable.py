@@ -72,11 +72,14 @@ class StoreChain:
         asked_at, self.asked_at = self.asked_at or 0, None
         return asked_at
 
-    def follow(self, have: int, asked_at: int) -> None:
-        """The store has everything up to ``have``. A lower answer is outdated if acknowledgements came since."""
+    def follow(self, have: int, asked_at: int) -> bool:
+        """The store has everything up to ``have``. A lower answer is outdated if acknowledgements came since. Returns
+        True if it has less than it had acknowledged when it was asked."""
+        is_reset = self.known and have < asked_at
         if not self.known or have >= self.chain.acknowledged or have < asked_at:
             self.chain.follow(have)
         self.known = self.attached = True
+        return is_reset
 
     def progressed(self) -> None:
         """The store has acknowledged something."""
@@ -248,7 +251,8 @@ class ReliablePublishing:
         upto = self._outgoing.sent_to if again else self._outgoing.confirmed
 
         def answered(answer: Any, now: Instant) -> None:
-            chain.follow(answer.have, chain.answered())
+            if chain.follow(answer.have, chain.answered()):
+                self._tell_reset(chain)
             self._acknowledged(chain, now)
             self._repeat(chain, upto, now)
             self.pump(now)
@@ -262,6 +266,12 @@ class ReliablePublishing:
         self._watch(chain, chain.stall_ns, now)
         if self._calls.ask(AttachPublisher(chain.store.store), Attached, answered, failed):
             chain.ask()
+
+    def _tell_reset(self, chain: StoreChain) -> None:
+        """Publications that were acknowledged are gone: the program is told with the next refusals."""
+        reason = Reason.STORE_RESET
+        text = f"the store {chain.store.name} has less than it acknowledged: it was replaced, or its vault was lost"
+        self._refusals.add(bodies.Refusal(reason.word, reason, text, ""))
 
     def _refuse_waiting(self, chain: StoreChain, error: HeliographError) -> None:
         while chain.waiting:

@@ -18,7 +18,6 @@ from heliograph.discovery.resources.forwarding import HERE, Arrival, DirectSend,
 from heliograph.discovery.resources.gathering import AnswerGathering
 from heliograph.discovery.resources.hosting import Hosting
 from heliograph.discovery.resources.messages import (
-    AdvertisedResource,
     AdvertisementsOffered,
     AdvertisementsTold,
     FoundResource,
@@ -34,7 +33,7 @@ from heliograph.discovery.resources.messages import (
 from heliograph.discovery.resources.places import Places
 from heliograph.discovery.resources.spreading import Spreading
 from heliograph.discovery.resources.standing import StandingForwarding
-from heliograph.discovery.resources.table import AdvertisementTable, HostingBroker, TableDifference
+from heliograph.discovery.resources.table import AdvertisementTable, HostingBroker, TableDifference, TableRow
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant, LinkId, Timers
 from heliograph.wire.ways import WaysHere
@@ -71,7 +70,10 @@ class ResourceCore:
         self._told_learned = learned
         self._silent: dict[LinkId, None] = {}  # neighbours without this service
         self._unreachable: dict[int, Instant] = {}  # hosting brokers that are out of reach, and since when
-        self.spreading = Spreading(self.table, self.places, self._send, self.count, self._learned)
+        self.spreading = Spreading(
+            *(self.table, self.places, self._send, self.count, self._learned),
+            later=lambda: timers.set("spread", 0, lambda now: self.spreading.flush()),
+        )
         self.hosting = Hosting(
             config.resources_per_owner_max,
             config.attributes_per_owner_max,
@@ -122,6 +124,7 @@ class ResourceCore:
             self._send_bytes(link, messages.encode(message))
 
     def _ask(self, request: ResourceRequest, now: Instant) -> None:
+        self.spreading.flush()
         self.forwarding.ask(HERE, request, now)
 
     def _found(self, key: tuple[RequestId, int], found: list[FoundResource]) -> None:
@@ -149,6 +152,8 @@ class ResourceCore:
         for advertised in difference.removed:
             if not advertised.is_static:
                 self.standing.withdrawn(host, read_condition(advertised.where))
+        if difference.removed:
+            self.gathering.withdrawn(host)
         if difference.is_reborn:
             self.standing.reborn(host)
         self._told_learned(host, difference)
@@ -157,6 +162,7 @@ class ResourceCore:
 
     def hear_ways(self, ways: WaysHere, now: Instant) -> None:
         """The neighbours and ways have changed."""
+        self.spreading.flush()
         changed = self.places.hear(ways)
         self.hosting.become(ways.broker, ways.incarnation)
         for link in changed.went:
@@ -177,6 +183,7 @@ class ResourceCore:
         """A message of a neighbour. Invalid ones are counted; the neighbour keeps its link."""
         if link not in self.places.links:
             return
+        self.spreading.flush()
         try:
             self._hear(link, messages.decode(payload), now)
         except ProtocolError as error:
@@ -262,6 +269,12 @@ class ResourceCore:
         self.hosting.expire(now)
         self.forwarding.expire(now)
 
-    def static(self, condition: ResourceCondition) -> list[tuple[HostingBroker, AdvertisedResource]]:
+    def static(self, condition: ResourceCondition) -> list[TableRow]:
         """The static resources that match, from our own table."""
+        self.spreading.flush()
         return self.table.overlapping_static(condition)
+
+    def static_rows(self, condition: ResourceCondition) -> list[TableRow]:
+        """The same, with every advertisement of a resource that two brokers host."""
+        self.spreading.flush()
+        return self.table.overlapping_rows(condition)

@@ -2,18 +2,19 @@
 
 In:    SERVICE frames of clients, with the requester's identity.
 Out:   answers, in parts if they are long; refusals, counted; announcements on System/Resources topics.
-State: long answers that are being fetched.
+State: none; long answers are kept in answers.py.
 Not here: the form of requests (wishes.py), resource discovery itself (core.py), the pipe (service.py).
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 import msgspec
 
+from heliograph.discovery.resources.answers import SLICE_ROWS, Arranged, ClientAnswers, arranged, one_part
 from heliograph.discovery.resources.conditions import ResourceCondition, read_condition
 from heliograph.discovery.resources.config import ResourcesConfig
 from heliograph.discovery.resources.core import ResourceCore
@@ -23,7 +24,7 @@ from heliograph.discovery.resources.gathering import GatheredAnswer, ResourceWis
 from heliograph.discovery.resources.hosting import HostedResource, check_size
 from heliograph.discovery.resources.messages import AdvertisedResource
 from heliograph.discovery.resources.ordering import check_order
-from heliograph.discovery.resources.watchers import Watchers, described, name_of
+from heliograph.discovery.resources.watchers import Watchers, described_row, name_of
 from heliograph.discovery.resources.wishes import (
     DiscoverWish,
     KeepWish,
@@ -40,15 +41,13 @@ from heliograph.discovery.resources.wishes import (
     decode_wish,
 )
 from heliograph.errors import ConditionError, ProtocolError, Reason, UsageError
-from heliograph.machine import Instant
+from heliograph.machine import Instant, LinkId, Timers
 from heliograph.model.origin import origin_of
 from heliograph.wire import bodies
 from heliograph.wire.frames import Frame, ServiceFlag
 
 NS_PER_MS = 1_000_000
 NS_PER_S = 1_000_000_000
-ROWS_PER_PART = 2_000  # rows in one part of an answer; the rest is fetched
-ANSWERS_KEPT_MAX = 64
 TOPIC_ROOT = "System/Resources"
 
 _encode = msgspec.json.Encoder().encode
@@ -89,6 +88,7 @@ class ResourceDesk:
         watchers: Watchers,
         direct: DirectLinks,
         announcer: ResourceAnnouncer,
+        timers: Timers,
         *,
         answer: Callable[[Frame, bytes, int], None],
         age_ms: Callable[[int, Instant], float],
@@ -101,8 +101,7 @@ class ResourceDesk:
         self._announcer = announcer
         self._send = answer
         self._age_ms = age_ms
-        self._answers: OrderedDict[int, list[dict[str, Any]]] = OrderedDict()  # long answers, fetched in parts
-        self._answer_number = 0
+        self._answers = ClientAnswers(timers, lambda frame, body: answer(frame, body, 0), core.count)
         self._address = address
 
     def serve(self, frame: Frame, now: Instant) -> None:
@@ -142,17 +141,15 @@ class ResourceDesk:
             case DiscoverWish():
                 self._discover(frame, wish, now)
             case PartWish():
-                rows = self._answers.get(wish.answer)
-                if rows is None:
-                    raise UsageError("this answer is not kept any more; ask again")
-                self._answer(frame, self._part(wish.answer, rows, wish.start))
+                self._answers.fetch(frame, wish.answer, wish.start)
             case WatchWish():
                 self._watch(frame, wish, asker, now)
             case KeepWish() | UnwatchWish():
                 self._keep(frame, wish, now)
             case ListWish():
-                hosted = list(self._core.hosting.resources.values())
-                rows = [self._row(each.advertised, each.values) for each in hosted[wish.start :][:ROWS_PER_PART]]
+                hosted = self._core.hosting.resources
+                some = islice(hosted.values(), wish.start, None)
+                rows, _ = one_part(self._row(each.advertised, each.values) for each in some)
                 self._answer(frame, {"total": len(hosted), "resources": rows})
             case TablesWish():
                 self._answer(frame, self._tables())
@@ -218,30 +215,27 @@ class ResourceDesk:
         self._core.gathering.begin(wished, lambda answer, now: self._answer_dynamic(frame, answer, now), now)
 
     def _answer_static(self, frame: Frame, condition: ResourceCondition, wish: DiscoverWish) -> None:
-        found = self._core.static(condition)
+        found = self._core.static_rows(condition)
         cost = self._core.places.cost
-        rows = [described(host, advertised) for host, advertised in found]
-        if wish.order or wish.best:
-            name, _, direction = wish.order.partition(" ")
-            place = {host.name: cost(host.place) for host, _ in found}
-            if name in ("", "near", "together"):
-                rows.sort(key=lambda row: (place[row["host"]], row["id"]))
-            else:
-                rows.sort(key=lambda row: _order_key(row["values"].get(name), direction == "desc", row["id"]))
-            rows = rows[: wish.best] if wish.best else rows
-        self._answer_rows(frame, rows, {"complete": self._core.spreading.is_settled, "missing": [], "attempts": 1})
+        work = arranged(found, wish.order, wish.best, lambda row: cost(row.host.place))
+        self._answers.order(frame, work, len(found) <= SLICE_ROWS, self._send_static)
+
+    def _send_static(self, frame: Frame, answer: Arranged) -> None:
+        said = {"complete": self._core.spreading.is_settled, "missing": [], "attempts": 1}
+        self._answers.send(frame, map(described_row, answer.rows), answer.total, said)
 
     def _answer_dynamic(self, frame: Frame, answer: GatheredAnswer, now: Instant) -> None:
-        rows = [
+        rows = (
             {
                 **{"id": f"{each.id:016x}", "name": each.name, "host": name_of(self._core, each.host)},
                 **{"values": each.values, "age_ms": self._age_ms(each.at, now)},
             }
             for each in answer.found
-        ]
-        self._answer_rows(
+        )
+        self._answers.send(
             frame,
             rows,
+            len(answer.found),
             {
                 **{"complete": answer.is_complete, "missing": answer.missing, "attempts": answer.attempts},
                 **{"took_ms": round(answer.took_ns / NS_PER_MS, 3)},
@@ -249,21 +243,9 @@ class ResourceDesk:
             },
         )
 
-    def _answer_rows(self, frame: Frame, rows: list[dict[str, Any]], said: dict[str, Any]) -> None:
-        """Send one package, or its first part."""
-        self._answer_number += 1
-        if len(rows) > ROWS_PER_PART:
-            self._answers[self._answer_number] = rows
-            while len(self._answers) > ANSWERS_KEPT_MAX:
-                self._answers.popitem(last=False)
-        self._answer(frame, {**said, **self._part(self._answer_number, rows, 0)})
-
-    def _part(self, answer: int, rows: list[dict[str, Any]], start: int) -> dict[str, Any]:
-        part = rows[start : start + ROWS_PER_PART]
-        more = {"answer": answer, "start": start + len(part)} if start + len(part) < len(rows) else None
-        if more is None:
-            self._answers.pop(answer, None)
-        return {"resources": part, "total": len(rows), "more": more}
+    def leave(self, asker: LinkId) -> None:
+        """A client disconnected."""
+        self._answers.leave(asker)
 
     def _watch(self, frame: Frame, wish: WatchWish, asker: dict[str, Any], now: Instant) -> None:
         condition = read_condition(wish.where, wish.language)
@@ -303,8 +285,8 @@ def overview(core: ResourceCore, watchers: Watchers, direct: DirectLinks) -> dic
         "results": counts.results,
         "completion_messages": counts.completions,
         "shared": counts.shared,
-        "matching_operations": counts.matchings,
-        "table_questions": core.table.questions,
+        "matching_operations": core.table.questions,
+        "table_checks": core.table.checks,
         "advertisement_messages": core.spreading.frames_told,
         "standing_messages": core.standing.frames_told,
         "state_messages": core.standing.states_told,
@@ -315,9 +297,3 @@ def overview(core: ResourceCore, watchers: Watchers, direct: DirectLinks) -> dic
         "direct_returned": direct.counts.returned,
         "refused": dict(sorted(core.refused.items())),
     }
-
-
-def _order_key(value: object, descending: bool, id: str) -> tuple[object, ...]:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return (1, 0, str(value or ""), id)
-    return (0, -value if descending else value, "", id)

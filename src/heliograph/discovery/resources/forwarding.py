@@ -37,7 +37,7 @@ from heliograph.discovery.resources.messages import (
     ResourcesFound,
     in_parts,
 )
-from heliograph.discovery.resources.ordering import enough
+from heliograph.discovery.resources.ordering import BestSoFar, enough
 from heliograph.discovery.resources.places import Places
 from heliograph.discovery.resources.table import AdvertisementTable
 from heliograph.errors import ConditionError, ProtocolError, Reason
@@ -78,8 +78,9 @@ class KnownRequest:
     request: ResourceRequest
     condition: ResourceCondition
     hop: LinkId  # by which it first came
+    best: BestSoFar | None  # of the answers that passed here, if it asks for the best ones
     arrivals: dict[Asked, Arrival] = field(default_factory=dict)
-    passed: dict[int, int] = field(default_factory=dict)  # resources in answers passed on, with their epoch
+    passed: dict[int, int] = field(default_factory=dict)  # resources in answers that passed here, with their epoch
     waiting: dict[Key, KnownRequest] = field(default_factory=dict)  # requests that share its answers
     dependants: list[tuple[KnownRequest, Arrival]] = field(default_factory=list)  # … and wait for its completion
     cache: dict[int, FoundResource] = field(default_factory=dict)  # at its host broker
@@ -118,7 +119,6 @@ class ForwardingCounts:
     results: int = 0  # resources in them
     completions: int = 0
     shared: int = 0  # requests that found a covering one here
-    matchings: int = 0  # queries to the table of advertisements on behalf of requests
     direct: int = 0  # packages sent straight to the requester's broker; also counted as publications
 
 
@@ -188,7 +188,8 @@ class RequestForwarding:
             condition = read_condition(request.where)
         except ConditionError as error:
             raise ProtocolError(error.reason, error.detail) from None
-        known = KnownRequest(request, condition, hop)
+        best = BestSoFar(request.best, request.order) if request.best else None
+        known = KnownRequest(request, condition, hop, best)
         self.known[known.key] = known
         heappush(self._expiries, (request.until, known.key))
         return known
@@ -242,7 +243,6 @@ class RequestForwarding:
         back = {each.hop for each in known.arrivals.values() if each.cover is None}
         hops: dict[LinkId, None] = {}
         me = self._places.ways.broker if self._places.ways is not None else -1
-        self.counts.matchings += 1
         for host in self._table.overlapping_hosts(known.condition):
             if host.broker == me:
                 self._answer(known, arrival, now)
@@ -368,7 +368,7 @@ class RequestForwarding:
             if fresh:
                 self._found(known.key, fresh)
         else:
-            self._send_found(known, fresh)
+            self._send_found(known, fresh if known.best is None else known.best.cut(fresh))
         for other in list(known.waiting.values()):
             if self.known.get(other.key) is not other:
                 del known.waiting[other.key]  # it has expired

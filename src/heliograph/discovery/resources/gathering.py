@@ -18,7 +18,7 @@ from heliograph.discovery.resources.forwarding import DIRECT, NORMAL, SIMILARITY
 from heliograph.discovery.resources.messages import FoundResource, RequestId, ResourceRequest
 from heliograph.discovery.resources.ordering import best
 from heliograph.discovery.resources.places import COST_FAR, Places
-from heliograph.discovery.resources.table import AdvertisementTable
+from heliograph.discovery.resources.table import AdvertisementTable, HostingBroker
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant, Timers
 
@@ -190,15 +190,28 @@ class AnswerGathering:
 
     def _drop_outdated(self, gathered: Gathered, attempt: int) -> None:
         """Drop what an earlier attempt found if its host has answered since, or no longer offers what matches."""
-        hosts = {host.broker for host in self._table.overlapping_hosts(gathered.wish.condition)}
+        hosts = {host.broker for host in self._table.still_overlapping(gathered.wish.condition)}
         for id, each in list(gathered.found.items()):
             since = gathered.answered_in.get(each.host, 0)
             if gathered.attempts[id] < (since if each.host in hosts else attempt):
                 del gathered.found[id]
         gathered.hosts = {host: as_of for host, as_of in gathered.hosts.items() if host in hosts}
 
+    def withdrawn(self, host: HostingBroker) -> None:
+        """A host withdrew advertisements, or restarted: its earlier answers are void if it offers nothing more."""
+        for gathered in self.under_way.values():
+            old = [id for id, each in gathered.found.items() if each.host == host.broker]
+            if not old and host.broker not in gathered.hosts:
+                continue
+            offers = any(each.broker == host.broker for each in self._table.still_overlapping(gathered.wish.condition))
+            for id in old:
+                if not offers or gathered.found[id].incarnation < host.incarnation:
+                    del gathered.found[id]
+            if not offers:
+                gathered.hosts.pop(host.broker, None)
+
     def _missing(self, gathered: Gathered) -> list[str]:
-        hosts = self._table.overlapping_hosts(gathered.wish.condition)
+        hosts = self._table.still_overlapping(gathered.wish.condition)
         return [host.name for host in hosts if host.broker not in gathered.hosts]
 
     def _end(self, gathered: Gathered, now: Instant) -> None:

@@ -2,7 +2,7 @@
 
 In:    resources, an order ("memory desc", "load", "near", "together"), costs to their hosts.
 Out:   the best k, best first; what a broker has to pass on so that the requester's broker can choose.
-State: none.
+State: none, except in BestSoFar: the best of one request's answers that have passed a broker.
 Not here: what costs are (places.py).
 
 By attribute: ascending unless "desc"; resources without the attribute come last. "load" is the attribute of that name,
@@ -48,15 +48,15 @@ def best(found: Sequence[FoundResource], count: int, order: str, cost: Cost) -> 
 def key_of(order: str) -> Callable[[FoundResource], tuple[object, ...]]:
     """The sort key of an order by attribute."""
     name, _, direction = order.partition(" ")
-    sign = -1 if direction.strip() == "desc" else 1
+    descends = direction.strip() == "desc"
+    return lambda each: value_key((each.values or {}).get(name), descends, each.id)
 
-    def key(each: FoundResource) -> tuple[object, ...]:
-        value = (each.values or {}).get(name)
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            return (1, 0, str(value or ""), each.id)
-        return (0, sign * value, "", each.id)
 
-    return key
+def value_key(value: object, descends: bool, id: int) -> tuple[object, ...]:
+    """The sort key of a resource with this value of the attribute: what is not a number comes last."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return (1, 0, str(value or ""), id)
+    return (0, -value if descends else value, "", id)
 
 
 def enough(found: Sequence[FoundResource], count: int, order: str) -> list[FoundResource]:
@@ -69,6 +69,33 @@ def enough(found: Sequence[FoundResource], count: int, order: str) -> list[Found
     if order in ("", NEAR):
         return sorted(found, key=lambda each: each.id)[:count]
     return sorted(found, key=key_of(order))[:count]
+
+
+class BestSoFar:
+    """Of the answers that pass a broker on the way: which of them may still be among the best.
+
+    By an attribute these are the best ``count`` seen so far: an answer that is worse than ``count`` others cannot be
+    chosen at the end. Nearness is the requester's, which a broker on the way does not know, so it passes everything on;
+    hosts have cut their own answers already (``enough``).
+    """
+
+    __slots__ = ("_count", "_ends", "_key")
+
+    def __init__(self, count: int, order: str) -> None:
+        self._count = count if order not in ("", NEAR, TOGETHER) else 0
+        self._key = key_of(order)
+        self._ends: dict[int, tuple[object, ...]] = {}  # the best so far, with their sort keys
+
+    def cut(self, found: list[FoundResource]) -> list[FoundResource]:
+        """Those that have to be passed on."""
+        if not self._count:
+            return found
+        ends = {**self._ends, **{each.id: self._key(each) for each in found}}
+        if len(ends) > self._count:
+            best_ids = sorted(ends, key=lambda id: ends[id])[: self._count]
+            ends = {id: ends[id] for id in best_ids}
+        self._ends = ends
+        return [each for each in found if each.id in ends]
 
 
 def _together(found: Sequence[FoundResource], count: int, cost: Cost) -> list[FoundResource]:

@@ -32,19 +32,16 @@ class Places:
 
     def __init__(self) -> None:
         self.ways: WaysHere | None = None
+        self.here: Place = ("", 0)  # our own place
         self.links: dict[LinkId, str] = {}  # neighbours: link -> name
         self._members: dict[int, tuple[LinkId, int]] = {}
         self._clusters: dict[str, tuple[LinkId, int]] = {}
-
-    @property
-    def here(self) -> Place:
-        """Our own place."""
-        return ("", 0) if self.ways is None else (self.ways.cluster, self.ways.slot)
 
     def hear(self, ways: WaysHere) -> WaysChanged:
         """Take new ways."""
         before = self.links
         self.ways = ways
+        self.here = (ways.cluster, ways.slot)
         self.links = {each.link: each.name for each in ways.neighbours}
         self._members = {slot: (link, cost) for slot, _, link, cost in ways.members}
         self._clusters = {name: (link, cost) for name, link, cost in ways.clusters}

@@ -88,7 +88,7 @@ class ResourceService:
             deadline_ns=config.deadline_ms * NS_PER_MS,
         )
         self._desk = ResourceDesk(
-            *(config, self._core, self._watchers, self._direct, self._announcer),
+            *(config, self._core, self._watchers, self._direct, self._announcer, self._timers),
             answer=self._answer,
             age_ms=self._age_ms,
             address=lambda: self._address,
@@ -211,8 +211,9 @@ class ResourceService:
         self._core.hear_refusal(link, reason, now)
 
     def hear_end(self, asker: LinkId, now: Instant) -> None:
-        """A client disconnected: end its watches."""
+        """A client disconnected: end its watches, and forget its answers."""
         self._watchers.leave(self._core, asker)
+        self._desk.leave(asker)
 
     def _answer(self, frame: Frame, body: bytes, flags: int) -> None:
         if self._session is not None:

@@ -2,13 +2,14 @@
 
 In:    what we host; what neighbours tell, offer and want; links that come up and end.
 Out:   messages to neighbours; what was new in the table.
-State: what we told others about ourselves: a number, and the advertisements.
+State: what we told others about ourselves: a number, and the advertisements; changes that wait for ``flush``.
 Not here: the table (table.py), our own resources (hosting.py).
 Paper: [resources] §3: advertisements flood. Design: numbered as interests are (broker/routing/interests.py).
 
 A dynamic advertisement that another of ours covers is not told until that one is removed: requests come here anyway.
 One that its owner attached again is told nevertheless, so that the broker where it was before removes it. A broker that
-finds a gap asks the sender for a snapshot. On a new link each side offers what it has.
+finds a gap asks the sender for a snapshot. On a new link each side offers what it has. Changes of our own resources
+that arrive together are told in one message: they wait until ``flush``, at the latest until the next wake.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from heliograph.discovery.resources.places import Places
 from heliograph.discovery.resources.table import AdvertisementTable, HostingBroker, TableDifference
 from heliograph.errors import Reason
 from heliograph.machine import LinkId
-from heliograph.matching.boxes.index import BoxIndex
+from heliograph.matching.boxes.index import BoxIndex, IndexFullError
+from heliograph.model.ages import lacks
 
 Send = Callable[[LinkId, Message], None]
 
@@ -72,11 +74,17 @@ class OwnAdvertisements:
         if not advertised.is_static:
             if self._is_covered(condition) and not advertised.attached:
                 return
-            slot = self._index.spare
-            self._index.add(slot, condition.conjunction)
-            self._slots[advertised.id] = slot
-            self._ids[slot] = advertised.id
+            self._enter(advertised.id, condition)
         self.told[advertised.id] = add[advertised.id] = advertised
+
+    def _enter(self, resource: int, condition: ResourceCondition) -> None:
+        slot = self._index.spare
+        try:
+            self._index.add(slot, condition.conjunction)
+        except IndexFullError:
+            return  # it covers no other one
+        self._slots[resource] = slot
+        self._ids[slot] = resource
 
     def _is_covered(self, condition: ResourceCondition) -> bool:
         """True if every request that overlaps this also overlaps another one with the same attributes."""
@@ -114,13 +122,17 @@ class Spreading:
         send: Send,
         count: Callable[[Reason], None],
         learned: Callable[[HostingBroker, TableDifference], None],
+        later: Callable[[], None],
     ) -> None:
         self._table = table
         self._places = places
         self._send = send
         self._count = count
         self._learned = learned
+        self._later = later  # asks for a call of ``flush`` soon
         self._own = OwnAdvertisements()
+        self._came: dict[int, AdvertisedResource] = {}  # changes that wait
+        self._went: dict[int, None] = {}
         self._number = 0
         self._told_place: tuple[str, int] | None = None
         self.frames_told = 0
@@ -138,8 +150,20 @@ class Spreading:
     # -- ours ---------------------------------------------------------------------------------------------------
 
     def change(self, came: Iterable[AdvertisedResource], went: Iterable[int]) -> None:
-        """Our resources changed."""
-        add, remove = self._own.change(came, went)
+        """Our resources changed. First ``went``, then ``came``."""
+        if not self._came and not self._went:
+            self._later()
+        for resource in went:
+            self._came.pop(resource, None)
+            self._went[resource] = None
+        self._came.update((advertised.id, advertised) for advertised in came)
+
+    def flush(self) -> None:
+        """Tell the changes that wait, in as few messages as possible."""
+        if not self._came and not self._went:
+            return
+        came, went, self._came, self._went = self._came, self._went, {}, {}
+        add, remove = self._own.change(came.values(), went)
         if (add or remove) and not self._is_known:
             self._tell_all()
             return
@@ -229,7 +253,7 @@ class Spreading:
             host = self._table.hosts.get(broker)
             if broker == me and not self._is_known:
                 self._tell_all()  # the neighbour remembers an earlier incarnation of ours
-            elif broker != me and (host is None or host.age < (incarnation, number)):
+            elif broker != me and lacks(None if host is None else host.age, (incarnation, number)):
                 wants.append(broker)
         if wants:
             self._send(link, AdvertisementsOffered(wants=wants))

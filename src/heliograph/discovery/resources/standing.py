@@ -195,7 +195,7 @@ class StandingForwarding:
         for slot in self._index.intersecting(condition.conjunction, Stored.SUBSCRIPTIONS).tolist():
             request = self._by_slot[slot]
             self._meet_needs(request)
-            if HERE in request.hops and host not in self._table.overlapping_hosts(request.condition):
+            if HERE in request.hops and host not in self._table.still_overlapping(request.condition):
                 self._emptied(request.id, host)
 
     def reborn(self, host: HostingBroker) -> None:

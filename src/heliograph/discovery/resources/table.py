@@ -9,15 +9,17 @@ Paper: [resources] §3 and §4.1, the SRT. The last hop of an advertisement is t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from heliograph.discovery.resources.conditions import ResourceCondition, read_condition
+from heliograph.discovery.resources.conditions import ResourceCondition, fixed_values, read_condition
 from heliograph.discovery.resources.messages import AdvertisedResource, AdvertisementsTold
 from heliograph.discovery.resources.places import Place
 from heliograph.errors import ConditionError
 from heliograph.matching.boxes.chunk import Stored
 from heliograph.matching.boxes.index import BoxIndex, IndexFullError
+from heliograph.model.ages import Age, follows
+from heliograph.model.predicates import Value
 
 HOSTS_MAX = 16_384
 REMEMBERED_MAX = 4_096  # queries whose answers are kept until the table changes
@@ -37,9 +39,37 @@ class HostingBroker:
     is_partial: bool = False  # a snapshot has begun and not ended
 
     @property
-    def age(self) -> tuple[int, int]:
-        """The greater one is newer."""
+    def age(self) -> Age:
+        """How new our knowledge of it is."""
         return (self.incarnation, self.number)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TableRow:
+    """One advertisement, with the values that a static resource has. Resources share tuples of names."""
+
+    host: HostingBroker
+    advertised: AdvertisedResource
+    names: tuple[str, ...] = ()
+    values: tuple[Value, ...] = ()
+
+    @property
+    def fixed(self) -> dict[str, Value]:
+        """Its values by name."""
+        return dict(zip(self.names, self.values, strict=True))
+
+    @property
+    def age(self) -> tuple[int, int]:
+        """Of one resource at two brokers, the greater one is newer."""
+        return (self.advertised.epoch, self.host.broker)
+
+
+def newest_of(rows: Iterable[TableRow], newest: dict[int, TableRow]) -> None:
+    """Add rows by resource; of one resource at two brokers the newest stays."""
+    for row in rows:
+        other = newest.get(row.advertised.id)
+        if other is None or row.age > other.age:
+            newest[row.advertised.id] = row
 
 
 @dataclass(slots=True)
@@ -57,10 +87,12 @@ class AdvertisementTable:
 
     def __init__(self, resources_max: int) -> None:
         self.hosts: dict[int, HostingBroker] = {}
-        self.questions: int = 0  # matching operations
+        self.questions = 0  # on behalf of requests: the paper's matching operations
+        self.checks = 0  # further queries, for our own records
         self._resources_max = resources_max
         self._indexes = (BoxIndex(), BoxIndex())  # dynamic, static
-        self._rows: tuple[dict[int, tuple[HostingBroker, AdvertisedResource]], ...] = ({}, {})
+        self._rows: tuple[dict[int, TableRow], ...] = ({}, {})
+        self._names: dict[tuple[str, ...], tuple[str, ...]] = {}  # names of static resources' values, each tuple once
         self._remembered: dict[str, list[HostingBroker]] = {}  # hosts of dynamic resources, by the text of a request
 
     def __len__(self) -> int:
@@ -85,7 +117,7 @@ class AdvertisementTable:
         if told.full:
             host = self._begin(told, host, difference)
         assert host is not None
-        if not told.full and (told.incarnation, told.number) != (host.incarnation, host.number + 1):
+        if not told.full and not follows(host.age, told.age):
             return None
         host.name, host.place = told.name, (told.cluster, told.slot)
         host.number = told.number
@@ -132,11 +164,20 @@ class AdvertisementTable:
         except (ConditionError, IndexFullError):
             difference.refused += 1
             return
-        rows[slot] = (host, advertised)
+        rows[slot] = self._row(host, advertised, condition)
         self._remembered.clear()
         host.resources[advertised.id] = advertised
         host.slots[advertised.id] = slot
         difference.added.append(advertised)
+
+    def _row(self, host: HostingBroker, advertised: AdvertisedResource, condition: ResourceCondition) -> TableRow:
+        if not advertised.is_static:
+            return TableRow(host, advertised)
+        fixed = fixed_values(condition)
+        names = tuple(fixed)
+        if len(self._names) >= REMEMBERED_MAX:
+            self._names.clear()
+        return TableRow(host, advertised, self._names.setdefault(names, names), tuple(fixed.values()))
 
     def _remove(self, host: HostingBroker, resource: int, difference: TableDifference) -> None:
         advertised = host.resources.pop(resource, None)
@@ -151,8 +192,16 @@ class AdvertisementTable:
     # -- queries ------------------------------------------------------------------------------------------------
 
     def overlapping_hosts(self, condition: ResourceCondition) -> list[HostingBroker]:
-        """The brokers that host dynamic resources that may match, ordered by id."""
+        """The brokers that host dynamic resources that may match a request, ordered by id."""
         self.questions += 1
+        return self._hosts(condition)
+
+    def still_overlapping(self, condition: ResourceCondition) -> list[HostingBroker]:
+        """The same for a request that was handled before, to see what has changed or is missing."""
+        self.checks += 1
+        return self._hosts(condition)
+
+    def _hosts(self, condition: ResourceCondition) -> list[HostingBroker]:
         hosts = self._remembered.get(condition.text)
         if hosts is None:
             if len(self._remembered) >= REMEMBERED_MAX:
@@ -162,23 +211,25 @@ class AdvertisementTable:
 
     def _find_hosts(self, condition: ResourceCondition) -> list[HostingBroker]:
         rows = self._rows[False]
-        found = {
-            rows[slot][0].broker: rows[slot][0]
-            for slot in self._indexes[False].intersecting(condition.conjunction, Stored.ADVERTISEMENTS)
-        }
+        found: dict[int, HostingBroker] = {}
+        for slot in self._indexes[False].intersecting(condition.conjunction, Stored.ADVERTISEMENTS):
+            host = rows[slot].host
+            found[host.broker] = host
+            if len(found) == len(self.hosts):
+                break  # no other hosts are known
         return [found[broker] for broker in sorted(found)]
 
-    def overlapping_static(self, condition: ResourceCondition) -> list[tuple[HostingBroker, AdvertisedResource]]:
+    def overlapping_static(self, condition: ResourceCondition) -> list[TableRow]:
         """The static resources that may match; of one resource at two brokers the newest."""
+        newest: dict[int, TableRow] = {}
+        newest_of(self.overlapping_rows(condition), newest)
+        return list(newest.values())
+
+    def overlapping_rows(self, condition: ResourceCondition) -> list[TableRow]:
+        """The advertisements of static resources that may match."""
         self.questions += 1
         rows = self._rows[True]
-        newest: dict[int, tuple[HostingBroker, AdvertisedResource]] = {}
-        for slot in self._indexes[True].intersecting(condition.conjunction, Stored.ADVERTISEMENTS):
-            host, advertised = rows[slot]
-            other = newest.get(advertised.id)
-            if other is None or (advertised.epoch, host.broker) > (other[1].epoch, other[0].broker):
-                newest[advertised.id] = (host, advertised)
-        return list(newest.values())
+        return [rows[slot] for slot in self._indexes[True].intersecting(condition.conjunction, Stored.ADVERTISEMENTS)]
 
     def holders(self, resource: int) -> Iterator[tuple[HostingBroker, AdvertisedResource]]:
         """The brokers that host this resource."""

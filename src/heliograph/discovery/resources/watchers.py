@@ -20,11 +20,12 @@ from heliograph.discovery.resources.core import ResourceCore
 from heliograph.discovery.resources.forwarding import HERE, NORMAL
 from heliograph.discovery.resources.gathering import GatheredAnswer, ResourceWish
 from heliograph.discovery.resources.messages import AdvertisedResource, RequestId, ResourceState
-from heliograph.discovery.resources.table import HostingBroker, TableDifference
+from heliograph.discovery.resources.table import HostingBroker, TableDifference, TableRow
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant, LinkId, Timers
 from heliograph.matching.boxes.chunk import Stored
-from heliograph.matching.boxes.index import BoxIndex
+from heliograph.matching.boxes.index import BoxIndex, IndexFullError
+from heliograph.model.predicates import Value
 
 SOON_NS = 20_000_000  # after a way changed, so that several changes are handled as one
 AGAIN_NS = 500_000_000  # if hosts were missing
@@ -84,14 +85,21 @@ class Watchers:
         id = (broker, incarnation, (1 << 40) + self._number)
         watcher = Watcher(self._number, asker, inbox, condition, is_static, id)
         if is_static:
-            watcher.slot = self._static.spare
-            self._static.add(watcher.slot, condition.conjunction)
-            self._by_slot[watcher.slot] = watcher
+            self._enter(watcher)
         else:
             core.standing.add(HERE, id, condition.text)
         self.by_number[watcher.number] = self._by_id[id] = watcher
         self._timers.set(("watch", watcher.number), now, lambda now: self.snapshot(core, watcher, now))
         return watcher
+
+    def _enter(self, watcher: Watcher) -> None:
+        slot = self._static.spare
+        try:
+            self._static.add(slot, watcher.condition.conjunction)
+        except IndexFullError as error:
+            raise ProtocolError(Reason.RESOURCE_ATTRIBUTES_OVER_LIMIT, str(error)) from None
+        watcher.slot = slot
+        self._by_slot[slot] = watcher
 
     def end(self, core: ResourceCore, watcher: Watcher) -> None:
         """A watch ends."""
@@ -130,6 +138,8 @@ class Watchers:
 
     def learned(self, host: HostingBroker, difference: TableDifference) -> None:
         """Static resources were added or removed."""
+        if not self._by_slot:
+            return
         added = {each.id: each for each in difference.added if each.is_static}
         removed = [each for each in difference.removed if each.is_static and each.id not in added]
         for advertised in [*removed, *added.values()]:
@@ -161,7 +171,7 @@ class Watchers:
         if self.by_number.get(watcher.number) is not watcher:
             return
         if watcher.is_static:
-            found = [described(host, advertised) for host, advertised in core.static(watcher.condition)]
+            found = [described_row(row) for row in core.static(watcher.condition)]
             hosts = {host.name: host.age for host in core.table.hosts.values()}
             self._tell_snapshot(watcher, found, hosts, [])
             return
@@ -214,10 +224,18 @@ def name_of(core: ResourceCore, broker: int) -> str:
     return f"{broker:016x}" if host is None else host.name
 
 
-def described(host: HostingBroker, advertised: AdvertisedResource) -> dict[str, Any]:
+def described(
+    host: HostingBroker, advertised: AdvertisedResource, values: dict[str, Value] | None = None
+) -> dict[str, Any]:
     """A static resource, as requesters see it."""
     return {
         **{"id": f"{advertised.id:016x}", "name": advertised.name, "host": host.name, "epoch": advertised.epoch},
         **{"incarnation": host.incarnation, "number": host.number, "age_ms": 0.0},
-        **{"values": fixed_values(read_condition(advertised.where)), "where": advertised.where},
+        "values": fixed_values(read_condition(advertised.where)) if values is None else values,
+        "where": advertised.where,
     }
+
+
+def described_row(row: TableRow) -> dict[str, Any]:
+    """The same, of a row of the table."""
+    return described(row.host, row.advertised, row.fixed)

@@ -3,7 +3,7 @@
 In:    a key of an epoch, payloads, the topic's name.
 Out:   encrypted payloads, or the plaintext; ProtocolError if a payload is damaged.
 State: none.
-Not here: which entities get the key (grants.py, live/topics.py): it is only ever sent sealed.
+Not here: which entities get the key (grants.py, live/topic_keys.py): it is only ever sent sealed.
 
     3s magic "HGE"   u8 version   u32 epoch   12s nonce   AES-256-GCM ciphertext, with head and topic authenticated
 

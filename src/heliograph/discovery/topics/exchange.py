@@ -3,7 +3,7 @@
 In:    the payloads of publications on Entity/<entity>; time.
 Out:   publications to send, in ``outgoing``; when to be woken; at the end a result or an error.
 State: retries and their time; nothing outlives the conversation.
-Not here: creating (creation.py), searching (finder.py), sockets and sessions (live/topics.py, sim).
+Not here: creating (creation.py), searching (finder.py), sockets and sessions (live/topic_desk.py, sim).
 
 A conversation has no socket and no clock, so programs and the simulator run the same one. It sends lost messages
 again, each time as a new signed message, until it times out.
@@ -12,6 +12,7 @@ again, each time as a new signed message, until it times out.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from hashlib import sha256
 from typing import Any
 
@@ -41,6 +42,7 @@ class TopicConversation(ABC):
         self.result: Any = None
         self.error: HeliographError | None = None
         self.refusals: list[str] = []  # what was wrong with answers, the last few
+        self.refused: Counter[str] = Counter()  # the same, counted by reason
         self.steps: list[tuple[str, Instant]] = []  # when each step ended
 
     # -- the life of a conversation -------------------------------------------------------------------------------
@@ -57,10 +59,25 @@ class TopicConversation(ABC):
             return
         try:
             said = self._statements.read(payload, self.wall_ns(now))
-            self._hear(said, now)
         except ProtocolError as error:
             if error.reason is not Reason.SEAL_BROKEN:  # otherwise it is for another session of ours
                 self.refuse(error)
+            return
+        self.take_statement(said, now)
+
+    def take_statement(self, said: Statement, now: Instant) -> None:
+        """The same, for a message that was read before."""
+        if self.is_over:
+            return
+        try:
+            self._hear(said, now)
+        except ProtocolError as error:
+            self.refuse(error)
+
+    @property
+    def has_news(self) -> bool:
+        """True if there is something to send or to take."""
+        return self.is_over or bool(self.outgoing)
 
     def wake(self, now: Instant) -> None:
         """Time has passed."""
@@ -115,6 +132,7 @@ class TopicConversation(ABC):
     def refuse(self, error: ProtocolError) -> None:
         """Record that an answer was invalid."""
         self.refusals = [*self.refusals[-7:], str(error)]
+        self.refused[error.reason.word] += 1
 
     def succeed(self, result: Any) -> None:
         """End with success."""

@@ -2,9 +2,12 @@
 
 In:    a query; FOUND messages of several directories, a page at a time.
 Out:   a stream of FoundTopic, each topic once unless there is newer information; at the end a summary.
-State: the newest version of each topic, bounded.
+State: the newest version of each topic, bounded; what was refused, by reason.
 Not here: the directory's side (topic_searches.py), languages (queries.py), owners that answer (owners.py).
 Paper: [topics] §6.
+
+A directory may lie. It cannot forge an advertisement, so an item counts only if it is signed, valid and what was asked
+for. It cannot silence others either: that it has finished ends the search only if no other directory is expected.
 """
 
 from __future__ import annotations
@@ -26,7 +29,8 @@ from heliograph.discovery.topics.messages import (
     Unwatch,
     decode_body,
 )
-from heliograph.discovery.topics.statements import NS_PER_MS, Statement, Statements, hashes_in
+from heliograph.discovery.topics.queries import XQUERY, is_asked_for
+from heliograph.discovery.topics.statements import NS_PER_MS, Statement, Statements
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant
 from heliograph.model.identity import Role
@@ -74,6 +78,7 @@ class SearchSummary:
     owners: tuple[str, ...]  # that answered because no directory did
     topics: int
     left_out: tuple[str, ...]  # which directories or owners left something out, and why
+    refused: dict[str, int] = field(default_factory=dict)  # items of answers that were not valid, by reason
 
 
 class TopicFinder(TopicConversation):
@@ -107,6 +112,8 @@ class TopicFinder(TopicConversation):
         self._asks_owners = False
         self._owner_attempts = 0
         self._newest: dict[bytes, int] = {}
+        self._told: dict[tuple[str, bytes], dict[bytes, None]] = {}  # directory and request -> the topics in its answer
+        self.is_cut = False  # enough topics were found before all directories had finished
         self._answered: dict[str, None] = {}
         self._finished: dict[str, None] = {}
         self._owners: dict[str, None] = {}
@@ -117,6 +124,11 @@ class TopicFinder(TopicConversation):
         """The topics found since the last call."""
         found, self.found = self.found, []
         return found
+
+    @property
+    def has_news(self) -> bool:
+        """True if there is something to send or to take."""
+        return super().has_news or bool(self.found)
 
     # -- sending --------------------------------------------------------------------------------------------------
 
@@ -166,7 +178,7 @@ class TopicFinder(TopicConversation):
         is_directory = said.holder.identity.has(Role.DIRECTORY)
         for item in found.items:
             try:
-                self._take(item, said, is_directory, now)
+                self._take(item, found.id, said, is_directory, now)
             except ProtocolError as error:
                 self.refuse(error)
         if not is_directory:
@@ -180,17 +192,20 @@ class TopicFinder(TopicConversation):
             self._finished[said.entity] = None
             self._review(now)
 
-    def _take(self, item: FoundItem, said: Statement, is_directory: bool, now: Instant) -> None:
+    def _take(self, item: FoundItem, request: bytes, said: Statement, is_directory: bool, now: Instant) -> None:
         """Keep items that a directory signed and that are new. An owner may report only its own topics."""
         wall_ns = self.wall_ns(now)
         if is_directory and item.change == "gone":  # it may have expired, which is what the item reports
             wall_ns = min(wall_ns, self._issued_ns(item))
         if is_directory:
-            advertisement, signer = self._statements.glance_advertise(item.advertise, wall_ns)
+            advertisement, named, signer = self._statements.glance_advertise(item.advertise, wall_ns)
         else:
             advertisement, creator, signer = self._statements.read_advertise(item.advertise, wall_ns)
             if creator.identity.entity != said.entity:
                 raise ProtocolError(Reason.OWNER_OTHER, f"{said.entity} answers for a topic of {advertisement.creator}")
+            named = creator.chain_hash
+        if not self._watch:
+            self._check_answer(advertisement, self._told.setdefault((said.entity, request), {}))
         newest = self._newest.get(advertisement.id)
         gone = item.change == "gone"
         if newest is not None and (newest < 0 if gone else newest >= advertisement.issued_ms):
@@ -199,11 +214,21 @@ class TopicFinder(TopicConversation):
             raise ProtocolError(Reason.SEARCH_OVER_BUDGET, f"more than {KNOWN_MAX} topics")
         self._newest[advertisement.id] = -1 if gone else advertisement.issued_ms
         change = item.change or ("changed" if newest is not None else "")
-        hashes = hashes_in(item.advertise)
-        chains = tuple(chain for name in hashes if (chain := self._statements.keyring.chain(name)) is not None)
+        creator_chain = self._statements.keyring.chain(named)
+        chains = (signer.chain,) if creator_chain in (None, signer.chain) else (creator_chain, signer.chain)
         self.found.append(
             FoundTopic(advertisement, signer.identity.entity, said.entity, change, item.advertise, chains)
         )
+
+    def _check_answer(self, advertisement: TopicAdvertisement, told: dict[bytes, None]) -> None:
+        """ProtocolError for a topic that was not asked for, that is repeated, or that is one too many."""
+        if advertisement.id in told:
+            raise ProtocolError(Reason.TOPIC_OLDER, f"{advertisement.uuid} is twice in one answer")
+        if len(told) >= self._count:
+            raise ProtocolError(Reason.SEARCH_OVER_BUDGET, f"more than the {self._count} topics that were asked for")
+        told[advertisement.id] = None
+        if not is_asked_for(self._query, advertisement):
+            raise ProtocolError(Reason.TOPIC_UNWANTED, f"{advertisement.uuid} is not what was asked for")
 
     @staticmethod
     def _issued_ns(item: FoundItem) -> int:
@@ -220,7 +245,10 @@ class TopicFinder(TopicConversation):
             if all(name in self._finished for name in self._expected):
                 self._finish()
             return
-        if all(name in self._finished for name in self._answered):
+        if len(self._newest) >= self._count and not self._query.newest_first:
+            self.is_cut = True  # whatever others have is too much
+            self._finish()
+        elif all(name in self._finished for name in self._answered):
             self.wake_at = min(self.wake_at, now + SETTLE_MS * NS_PER_MS)
 
     def _again(self, now: Instant) -> None:
@@ -228,7 +256,12 @@ class TopicFinder(TopicConversation):
             self._renew(now)
         elif self._finished and all(name in self._finished for name in self._answered):
             self._finish()
-        elif not self._answered and self._owners_too and now - self._began_at >= MATURITY_MS * NS_PER_MS:
+        elif (
+            not self._answered
+            and self._owners_too
+            and self._query.language != XQUERY
+            and now - self._began_at >= MATURITY_MS * NS_PER_MS
+        ):
             self._ask_owners(now)
         else:
             self._say_again(now)
@@ -260,11 +293,16 @@ class TopicFinder(TopicConversation):
                     self._left_out.setdefault(name, Reason.TIME_OUT.word)
             self._finish()
         else:
-            self.fail(Reason.DIRECTORIES_MISSING, "no topic directory answered, and no owner of a topic")
+            told = "no topic directory answered, and no owner of a topic"
+            if self._query.language == XQUERY:
+                told = "no topic directory answered; owners of topics cannot be asked in XQuery"
+            self.fail(Reason.DIRECTORIES_MISSING, told)
 
     def _finish(self) -> None:
         left_out = tuple(f"{name}: {text}" for name, text in self._left_out.items())
-        summary = SearchSummary(tuple(self._finished), tuple(self._owners), len(self._newest), left_out)
+        summary = SearchSummary(
+            tuple(self._finished), tuple(self._owners), len(self._newest), left_out, dict(self.refused)
+        )
         only = [text for name, text in self._left_out.items() if name in self._finished]
         if not self._newest and only and len(only) == len(self._finished):
             reason = next((one for one in Reason if one.word == only[0].split(":")[0]), Reason.QUERY_INVALID)

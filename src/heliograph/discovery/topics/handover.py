@@ -3,8 +3,8 @@
 In:    a key of an epoch, the holder; HANDOVER and ACKNOWLEDGED messages.
 Out:   KeyOffer: the holder has the key. KeyWait: the key, accepted only from the topic's owner.
 State: that of one conversation.
-Not here: encrypting events (encryption.py), keys that come with a grant (bundle.py), when a new epoch begins (the
-          owner decides, after a revocation).
+Not here: encrypting events (encryption.py), keys that come with a grant (bundle.py), when a new epoch begins and
+          which holders get its key (epochs.py).
 """
 
 from __future__ import annotations

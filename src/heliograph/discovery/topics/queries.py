@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -62,6 +63,24 @@ def question_of(query: TopicQuery, asker: str, wall_ms: int, granted: tuple[byte
     )
     Matcher(question)
     return question
+
+
+def is_asked_for(query: TopicQuery, advertisement: TopicAdvertisement) -> bool:
+    """True if owner, space, id and times of a found topic are those of the query. The directory tested the rest."""
+    asked, creation = query, advertisement.creation
+    if asked.topics and advertisement.id not in asked.topics:
+        return False
+    if asked.owner and advertisement.creator != asked.owner:
+        return False
+    if asked.institution and creation.institution != asked.institution:
+        return False
+    if asked.space and creation.space != asked.space and not creation.space.startswith(asked.space + "/"):
+        return False
+    if advertisement.created_ms < asked.created_from_ms:
+        return False
+    if asked.created_until_ms and advertisement.created_ms > asked.created_until_ms:
+        return False
+    return not asked.expires_until_ms or advertisement.expires_ms <= asked.expires_until_ms
 
 
 def entry_of(advertisement: TopicAdvertisement, record: bytes) -> TopicEntry:
@@ -114,12 +133,13 @@ class Matcher:
         """The indexes of entries that pass the language's condition, for back ends that have tested everything else."""
         return [number for number, entry in enumerate(entries) if self._test(entry)]
 
-    def which_events(self, events: Iterable[Event]) -> list[int]:
-        """The same for a condition, over entries in the form that the languages of subscriptions read."""
+    def which_events(self, events: Iterable[Event], count: int) -> list[int]:
+        """The same for a condition, over entries in the form that subscriptions read; the first ``count`` of them."""
         from heliograph.matching.conditions import matches
 
         condition = _compiled(self._question.language, self._question.text)
-        return [number for number, event in enumerate(events) if matches(condition, event)]
+        fitting = (number for number, event in enumerate(events) if matches(condition, event))
+        return list(islice(fitting, count))
 
     def scan(self, texts: Sequence[str]) -> list[int]:
         """The same for a regular expression, over the descriptions of entries: all of them at once."""

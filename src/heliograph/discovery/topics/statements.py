@@ -2,7 +2,7 @@
 
 In:    bodies to send; bytes as received, with the wall time.
 Out:   bytes to publish; bodies with their proven signer, or ProtocolError.
-State: the keyring's caches, and the ids of statements accepted in the last 30 s.
+State: the keyring's caches, the ids of statements accepted in the last 30 s, and the statement read last.
 Not here: keys and chains (trust/), which senders may send what (directory.py), the bodies (messages.py).
 
 Every message is signed. Messages from a directory to an entity, or from an entity to one directory, are also sealed.
@@ -55,6 +55,7 @@ class Statements:
     def __init__(self, keyring: Keyring) -> None:
         self._keyring = keyring
         self._freshness = Freshness()
+        self._last: tuple[Statement | None, TopicBody | None] = (None, None)  # the statement read last
 
     @property
     def keyring(self) -> Keyring:
@@ -92,7 +93,12 @@ class Statements:
         """The body of a statement; ProtocolError if it is of another kind."""
         if TOPIC_KINDS[kind] is not statement.message.kind:
             raise ProtocolError(Reason.KIND_UNEXPECTED, statement.message.kind.name)
-        return messages.decode_body(kind, statement.payload)
+        read, body = self._last
+        if read is not statement:  # else several conversations are shown the same statement
+            body = messages.decode_body(kind, statement.payload)
+            self._last = (statement, body)
+        assert isinstance(body, kind)
+        return body
 
     def check_fresh(self, statement: Statement, id: bytes, issued_ms: int, wall_ns: int) -> None:
         """ProtocolError for a statement that is old, or that was seen before."""
@@ -133,14 +139,12 @@ class Statements:
             raise ProtocolError(Reason.OWNER_OTHER, f"{advertisement.uuid} was created by {advertisement.creator}")
         return advertisement, said.holder, directory
 
-    def glance_advertise(self, signed: bytes, wall_ns: int) -> tuple[TopicAdvertisement, Holder]:
-        """The same, but only the directory's signature is verified: verifying the creator's costs time on first use."""
-        advertise = messages.decode_body(Advertise, envelope.decode(signed).payload)
-        return self.read_advertisement(advertise.advertisement, wall_ns)
+    def glance_advertise(self, signed: bytes, wall_ns: int) -> tuple[TopicAdvertisement, bytes, Holder]:
+        """The same, but only the directory's signature is verified: verifying the creator's costs time on first use.
 
-
-def hashes_in(signed: bytes) -> tuple[bytes, bytes]:
-    """The hashes of the creator's and the directory's chains in a countersigned advertisement."""
-    outer = envelope.decode(signed)
-    inner = messages.decode_body(Advertise, outer.payload)
-    return outer.chain_hash, envelope.decode(inner.advertisement).chain_hash
+        Of the creator's chain only the hash is known.
+        """
+        outer = envelope.decode(signed)
+        advertise = messages.decode_body(Advertise, outer.payload)
+        advertisement, directory = self.read_advertisement(advertise.advertisement, wall_ns)
+        return advertisement, outer.chain_hash, directory

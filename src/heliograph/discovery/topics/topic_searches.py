@@ -20,7 +20,7 @@ from heliograph.discovery.topics.grants import right_of
 from heliograph.discovery.topics.messages import FoundItem, FoundPage, Search, TopicBody
 from heliograph.discovery.topics.queries import XQUERY, question_of
 from heliograph.discovery.topics.statements import NS_PER_MS, Statement, Statements
-from heliograph.discovery.topics.watches import Watches
+from heliograph.discovery.topics.watches import Watch, Watches
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant, Outbox
 from heliograph.notes import TopicsDamaged
@@ -35,6 +35,8 @@ SIFTED_AT_FIRST = 200  # documents in the first slice for XQuery; then SIFTED_AT
 SIFTED_AT_ONCE = 1_000
 SIFTED_BYTES = 4 << 20
 SIFTING_PER_ENTITY_MAX = 2  # searches by XQuery: they all share one process
+SIFTED_WATCHES_MAX = 16  # standing searches by XQuery
+CHANGES_MAX = 256  # queries of standing searches that wait for the process
 SIFT_MS_MAX = 2_000  # for one slice; a query that takes longer is killed
 WATCH_MS_MAX = 600_000  # a standing search ends after this unless renewed
 
@@ -102,6 +104,7 @@ class TopicSearches:
         self._counts = counts  # the directory's
         self._open = 0
         self._sifting: Counter[str] = Counter()  # searches by XQuery under way, per entity
+        self._changes = 0  # queries of standing searches under way
         self.watches = Watches(config.watches_max)
         self.damaged = 0
 
@@ -143,9 +146,18 @@ class TopicSearches:
 
     def _check_sifting(self, search: Search, entity: str) -> None:
         if search.watch_ms:
-            raise ProtocolError(Reason.QUERY_LANGUAGE_MISSING, "there are no standing searches by XQuery; XPath may do")
+            if self.watches.has(entity, search.watch_id):
+                return  # it is renewed, and not searched again
+            self._check_sifted_watches(entity)
         if self._sifting[entity] >= SIFTING_PER_ENTITY_MAX:
             said = f"at most {SIFTING_PER_ENTITY_MAX} searches by XQuery of one entity at once"
+            raise ProtocolError(Reason.SEARCHES_OVER_LIMIT, said)
+
+    def _check_sifted_watches(self, entity: str) -> None:
+        """Each is a query in the process that all share, for every topic with a document that appears or changes."""
+        entities = self.watches.entities(XQUERY)
+        if len(entities) >= SIFTED_WATCHES_MAX or entities.count(entity) >= SIFTING_PER_ENTITY_MAX:
+            said = f"at most {SIFTED_WATCHES_MAX} standing searches by XQuery, {SIFTING_PER_ENTITY_MAX} of one entity"
             raise ProtocolError(Reason.SEARCHES_OVER_LIMIT, said)
 
     def _granted(self, search: Search, said: Statement, wall_ns: int) -> tuple[bytes, ...]:
@@ -247,9 +259,39 @@ class TopicSearches:
     def changed(self, entry: TopicEntry, change: str, now: Instant) -> None:
         """An entry appeared, changed or was removed: tell those who watch it."""
         for watch in self.watches.concerned(entry):
-            chains: dict[bytes, None] = {}
-            items = [_item(entry, change, chains)]
-            self._say(FoundPage(watch.id, self._name, items), watch.asker, tuple(chains))
+            if watch.question.language == XQUERY:
+                self._sift_change(watch, entry, change)
+            else:
+                self._tell_change(watch, entry, change)
+
+    def _tell_change(self, watch: Watch, entry: TopicEntry, change: str) -> None:
+        chains: dict[bytes, None] = {}
+        items = [_item(entry, change, chains)]
+        self._say(FoundPage(watch.id, self._name, items), watch.asker, tuple(chains))
+
+    def _sift_change(self, watch: Watch, entry: TopicEntry, change: str) -> None:
+        """A separate process runs the query of a standing search. One that takes too long ends, with the reason."""
+        if self._changes >= CHANGES_MAX:
+            self._end_watch(watch, Reason.SEARCH_OVER_BUDGET, "too many topics change at once")
+            return
+        self._changes += 1
+
+        def sifted(sifted: Sifted | Reason, now: Instant) -> None:
+            self._changes -= 1
+            if isinstance(sifted, Reason):
+                self._end_watch(watch, sifted, "")
+            elif sifted.problem:
+                self._end_watch(watch, Reason.QUERY_INVALID, sifted.problem)
+            elif sifted.numbers and self.watches.has(*watch.key):
+                self._tell_change(watch, entry, change)
+
+        self._ask(SiftDocuments(watch.question.text, (entry.document,), SIFT_MS_MAX), sifted)
+
+    def _end_watch(self, watch: Watch, reason: Reason, text: str) -> None:
+        if self.watches.remove(*watch.key):
+            self._counts[reason.word] += 1
+            page = FoundPage(watch.id, self._name, last=True, reason=reason, text=text[:1_000])
+            self._say(page, watch.asker, ())
 
     def expire(self, now: Instant) -> None:
         """End standing searches that were not renewed."""

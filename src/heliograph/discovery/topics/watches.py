@@ -85,6 +85,14 @@ class Watches:
         self._watches[key] = watch
         return is_new
 
+    def has(self, entity: str, id: bytes) -> bool:
+        """True if there is this standing search."""
+        return (entity, id) in self._watches
+
+    def entities(self, language: str) -> list[str]:
+        """The entities with standing searches in a language without an index, one for each search."""
+        return [entity for entity, id in self._plain if self._watches[entity, id].question.language == language]
+
     def remove(self, entity: str, id: bytes) -> bool:
         """End a standing search. Returns False if there is none."""
         key = (entity, id)

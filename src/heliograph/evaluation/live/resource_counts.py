@@ -34,6 +34,7 @@ LEASE_S = 3_000.0
 COUNTS = {
     "subscriptions": "subscription_messages",
     "publications": "publication_messages",
+    "matchings": "matching_operations",
     "results_hops": "results",
     "completions": "completion_messages",
 }
@@ -73,6 +74,7 @@ def _simulated(stage: SharingStage, level: int, deliver: str) -> dict[str, Any]:
     return {
         **{"similarity": level, "deliver": deliver, "how": "simulated"},
         **{"subscriptions": traffic.subscriptions, "publications": traffic.publications},
+        "matchings": traffic.matchings,
         **{"results_hops": traffic.results, "completions": traffic.completions, "wrong": wrong},
     }
 

@@ -130,7 +130,8 @@ class _Node:
     @property
     def cost_marks(self) -> tuple[int, int]:
         """The numbers of queries and results so far."""
-        return self.core.table.questions, self.core.forwarding.counts.results + self.extra_results
+        table = self.core.table
+        return table.questions + table.checks, self.core.forwarding.counts.results + self.extra_results
 
 
 class ResourceNetwork:
@@ -283,12 +284,14 @@ class ResourceNetwork:
         self.register(broker, id, resource, is_static, self.now)
 
     def register(self, broker: int, id: int, resource: WorkloadResource, is_static: bool, now: int) -> None:
-        """Register a resource now."""
-        hosting = self.nodes[broker].core.hosting
+        """Register a resource now. It comes alone, so it is told at once."""
+        core = self.nodes[broker].core
+        hosting = core.hosting
         where = read_condition(resource.fixed if is_static else resource.where).text
         hosting.register(AdvertisedResource(id, is_static, where, 1, resource.name), "owner", LEASE_NS, now)
         if not is_static:
             hosting.update(id, dict(resource.values), 1, now)
+        core.spreading.flush()
 
     def ask(
         self, broker: int, request: WorkloadRequest, deliver: str, answered: Callable[[GatheredAnswer, int], None]
@@ -355,7 +358,7 @@ class ResourceNetwork:
         return Traffic(
             subscriptions=sum(each.subscriptions for each in every),
             publications=sum(each.publications for each in every),
-            matchings=sum(each.matchings for each in every),
+            matchings=sum(node.core.table.questions for node in self.nodes),
             results=sum(each.results for each in every),
             completions=sum(each.completions for each in every),
             advertisements=sum(node.core.spreading.frames_told for node in self.nodes),

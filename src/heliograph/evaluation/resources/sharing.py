@@ -7,8 +7,9 @@ Not here: the network (network.py), the paper's claims about it (claims.py).
 Paper: [resources] §6.3.1, Figures 9 to 11; §6.3.2, Figure 14.
 
 A message is a frame between two brokers. An answer is one package per sender (in parts beyond 64 resources). A matching
-operation is a query to a table of advertisements on behalf of a request. Every answer is compared with the expected one
-from the workload: ``wrong`` counts those that are incomplete or differ.
+operation is a query to a table of advertisements on behalf of a request; checks whether a host is missing repeat one
+and are not counted. Every answer is compared with the expected one from the workload: ``wrong`` counts those that are
+incomplete or differ.
 """
 
 from __future__ import annotations

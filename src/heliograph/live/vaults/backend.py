@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from heliograph.errors import HeliographError, Reason
-from heliograph.vault import Change, Committed, Found, Query
+from heliograph.vault import Change, Committed, Found, Query, TailDamage
 
 
 class VaultError(HeliographError):
@@ -30,6 +30,10 @@ class Backend(Protocol):
 
     def open(self) -> int:
         """Create it if it does not exist, and lock it; returns its bytes on disk."""
+        ...
+
+    def check_tail(self) -> tuple[TailDamage, ...]:
+        """Read the last runs of the logs that were written to last; returns the damaged ones. A crash hits these."""
         ...
 
     def commit(self, commits: Sequence[Sequence[Change]]) -> list[Committed]:

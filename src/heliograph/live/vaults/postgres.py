@@ -23,7 +23,7 @@ from psycopg import errors, sql
 from heliograph.errors import Reason
 from heliograph.live.vaults.backend import VaultError
 from heliograph.live.vaults.tables import TABLES, VERSION, Tables
-from heliograph.vault import Change, Committed, Found, Query, Vault
+from heliograph.vault import Change, Committed, Found, Query, TailDamage, Vault
 
 CONNECT_S = 5  # for each attempt
 LOCK_S = 2.0  # another store may be ending, and the server notices it a moment later
@@ -132,6 +132,10 @@ class PostgresVault:
             connection.close()
 
     # Use.
+
+    def check_tail(self) -> tuple[TailDamage, ...]:
+        """Damage among the last runs of the logs that were written to last."""
+        return self._tables.check_tail()
 
     def commit(self, commits: Sequence[Sequence[Change]]) -> list[Committed]:
         """Make all of them in one transaction, exactly once even if the connection breaks."""

@@ -20,7 +20,7 @@ from typing import Any
 from heliograph.errors import Reason
 from heliograph.live.vaults.backend import VaultError
 from heliograph.live.vaults.tables import TABLES, VERSION, Tables
-from heliograph.vault import Change, Committed, Found, Query, Vault, size_of
+from heliograph.vault import Change, Committed, Found, Query, TailDamage, Vault, size_of
 
 APPLICATION_ID = 0x48_45_4C_56  # "HELV" in the file's head
 LOCK_S = 1.0  # another process may be ending
@@ -126,6 +126,10 @@ class SqliteVault:
                 pass  # committed data stays in the write-ahead log
 
     # Use.
+
+    def check_tail(self) -> tuple[TailDamage, ...]:
+        """Damage among the last runs of the logs that were written to last."""
+        return self._tables.check_tail()
 
     def commit(self, commits: Sequence[Sequence[Change]]) -> list[Committed]:
         """Make all of them in one transaction."""

@@ -21,6 +21,9 @@ from heliograph.live.vaults.backend import VaultError
 from heliograph.vault import (
     PAGE_MAX,
     READ_RUNS_MAX,
+    TAIL_BYTES,
+    TAIL_LOGS,
+    TAIL_RUNS,
     TRIM_BYTES_MAX,
     TRIM_RUNS_MAX,
     Append,
@@ -40,6 +43,7 @@ from heliograph.vault import (
     ReadLogs,
     Run,
     RunsRead,
+    TailDamage,
     Trim,
     fitting,
 )
@@ -119,6 +123,31 @@ class Tables:
         (row,) = self._database.query("SELECT MAX(id), CAST(SUM(bytes) AS BIGINT) FROM logs")
         self._next_id = 1 + (row[0] or 0)
         self.bytes = self._bytes_before = row[1] or 0
+
+    def check_tail(self) -> tuple[TailDamage, ...]:
+        """Damage among the last runs of the logs that were written to last."""
+        found: list[TailDamage] = []
+        for row in self._database.query(f"{_LOG_ROW} ORDER BY last_ns DESC, id LIMIT ?", (TAIL_LOGS,)):
+            try:
+                log = _checked(row)
+            except VaultError as error:
+                found.append(TailDamage(repr(row[1]), 0, 0, error.problem))
+                continue
+            name = log.name.decode(errors="replace")
+            try:
+                sizes = self._database.query(
+                    "SELECT position, LENGTH(data) FROM runs WHERE log = ? ORDER BY position DESC LIMIT ?",
+                    (log.id, TAIL_RUNS),
+                )
+                count = fitting([size or 0 for _, size in sizes], TAIL_BYTES)
+                start = sizes[count - 1][0] if sizes else log.first
+                damaged = [each for each in self._runs_from(log, start, TAIL_BYTES) if isinstance(each, Damage)]
+            except (VaultError, TypeError, ValueError) as error:
+                if isinstance(error, VaultError) and error.reason is not Reason.VAULT_DAMAGED:
+                    raise
+                damaged = [Damage(log.first, log.next - log.first, f"cannot be checked: {error}")]
+            found += [TailDamage(name, each.position, each.count, each.problem) for each in damaged]
+        return tuple(found)
 
     def forget(self) -> None:
         """A transaction failed: forget its changes."""
@@ -324,7 +353,7 @@ class Tables:
         rows = {row[0]: row for row in self._rows(log, begins)}
         found: list[Run | Damage] = []
         expected = min(start, begins[0]) if begins else start
-        for position, following in zip(begins, [*begins[1:], end], strict=True):
+        for position, following in zip(begins, [*begins[1:], end], strict=False):  # an end without begins: all are lost
             if position > expected:
                 found.append(Damage(expected, position - expected, "missing"))
             found.append(_run_of(log, rows.get(position), position, following))

@@ -1,13 +1,14 @@
 """Queries for topics as SQL: conditions that every matching entry meets, as text with parameters.
 
-In:    a TopicQuestion; ``count``, which counts the entries that meet one test on a property, up to a bound.
+In:    a TopicQuestion; ``count``, which counts the entries that meet one test, up to a bound.
 Out:   Clause: SQL over the tables of topic_tables.py, and its parameters.
 State: none.
 Not here: the exact test of every row, which follows (discovery/topics/queries.py), running it (topic_tables.py).
 
 Text of a requester never becomes SQL: names and values are parameters, and all clauses are written here. The SQL may
-let too many rows pass, never too few. A test that few entries meet is looked up in the index of properties; one that
-many meet is tried row by row.
+let too many rows pass, never too few. A test that few entries meet is looked up in an index; one that many meet is
+tried row by row. If no test of a conjunction is met by few, one on equality *leads*: its index has the entries in the
+order of their numbers, so only entries that meet it are tried.
 """
 
 from __future__ import annotations
@@ -48,19 +49,20 @@ class Clause:
 
 
 Count = Callable[[Clause], int]
-"""How many properties meet a clause; FEW means that many or more."""
+"""How many rows meet a clause; FEW means that many or more."""
 TRUE = Clause("1=1")
 
 
-def of_meta(question: TopicQuestion) -> list[Clause]:
-    """Owner, space, times, and which entities may see it."""
+def of_meta(question: TopicQuestion, count: Count) -> list[Clause]:
+    """Owner, space, times, and which entities may see it. ``count`` counts topics."""
     found = [Clause("t.expires_ms >= ?", (question.expires_from_ms,))]
-    for name in ("owner", "institution"):
-        if wanted := getattr(question, name):
-            found.append(Clause(f"t.{name} = ?", (wanted,)))
+    if question.owner:
+        found.append(Clause("t.owner = ?", (question.owner,)))
+    if question.institution:
+        found.append(_looked_up("{} = ?", "institution", (question.institution,), count))
     if question.space:
         below = (question.space, question.space + "/", question.space + "0")  # "0" follows "/"
-        found.append(Clause("(t.space = ? OR (t.space >= ? AND t.space < ?))", below))
+        found.append(_looked_up("({0} = ? OR ({0} >= ? AND {0} < ?))", "space", below, count))
     if question.created_from_ms:
         found.append(Clause("t.created_ms >= ?", (question.created_from_ms,)))
     if question.created_until_ms:
@@ -74,6 +76,13 @@ def of_meta(question: TopicQuestion) -> list[Clause]:
     return found
 
 
+def _looked_up(test: str, column: str, values: tuple[Any, ...], count: Count) -> Clause:
+    """A test on a column: by its index if few topics meet it, else row by row, as no index has them in order."""
+    if count(Clause(test.format(f"t.{column}"), values)) < FEW:
+        return Clause(f"t.number IN (SELECT s.number FROM topic s WHERE {test.format(f's.{column}')})", values)
+    return Clause(test.format(f"(t.{column} || '')"), values)
+
+
 def _visible(question: TopicQuestion) -> Clause:
     readers = "EXISTS (SELECT 1 FROM reader r WHERE r.entity = ? AND r.topic = t.number)"
     sql, values = f"t.is_open = 1 OR t.owner = ? OR {readers}", (question.asker, question.asker)
@@ -82,14 +91,32 @@ def _visible(question: TopicQuestion) -> Clause:
     return Clause(f"({sql})", values)
 
 
-def of_properties(question: TopicQuestion, count: Count) -> Clause:
-    """Conditions on the properties of every matching entry."""
+def of_properties(question: TopicQuestion, count: Count) -> tuple[Clause, Clause | None]:
+    """Conditions on the properties of every matching entry; and one of them on the row ``d`` of a property, to lead.
+
+    ``count`` counts properties.
+    """
     budget = _Budget(count)
     if question.language == "sql":
-        return _of_node(folded(question.text), budget)
+        node = folded(question.text)
+        return _of_node(node, budget), budget.leader(_equalities(node))
     if question.language == "predicates":
-        return _all([_of_predicate(one, budget) for one in condition_of("predicates", question.text).box])
-    return TRUE
+        box = condition_of("predicates", question.text).box
+        equal = [(one.attribute, one.value) for one in box if one.op == Op.EQUAL and not one.attribute.startswith("$")]
+        return _all([_of_predicate(one, budget) for one in box]), budget.leader(equal)
+    return TRUE, None
+
+
+def _equalities(node: Node) -> list[tuple[str, Value]]:
+    """The properties that every matching entry has, with their values."""
+    found: list[tuple[str, Value]] = []
+    for part in node.parts if isinstance(node, All) else (node,):
+        match part:
+            case Compare("=", Name(attribute), SqlLiteral(constant)) | Compare(
+                "=", SqlLiteral(constant), Name(attribute)
+            ):
+                found.append((attribute, constant))
+    return found
 
 
 class _Budget:
@@ -98,6 +125,18 @@ class _Budget:
     def __init__(self, count: Count) -> None:
         self._count = count
         self._left = LEAVES_MAX
+        self._few = False  # a test is met by few entries
+
+    def leader(self, equal: list[tuple[str, Value]]) -> Clause | None:
+        """The test on equality that leads; None if another test is met by few, which is better."""
+        if self._few or not equal:
+            return None
+        name, value = equal[0]
+        if isinstance(value, bool):
+            return Clause("d.name = ? AND d.text_value = ?", (name, "true" if value else "false"))
+        if isinstance(value, str):
+            return Clause("d.name = ? AND d.text_value = ?", (name, value))
+        return Clause("d.name = ? AND d.number_value = ?", (name, float(value)))
 
     def leaf(self, name: str, test: str, values: tuple[Any, ...]) -> Clause:
         """A test on one property, looked up in the index or tried row by row."""
@@ -106,6 +145,7 @@ class _Budget:
             return TRUE
         clause = Clause(f"p.name = ? AND {test}", (name, *values))
         if self._count(clause) < FEW:
+            self._few = True
             return Clause(f"t.number IN (SELECT p.topic FROM property p WHERE {clause.sql})", clause.values)
         return Clause(f"EXISTS (SELECT 1 FROM property p WHERE p.topic = t.number AND {clause.sql})", clause.values)
 

@@ -33,6 +33,8 @@ _STATEMENTS = (
     has_document INTEGER GENERATED ALWAYS AS (CASE WHEN length(document) > 0 THEN 1 ELSE 0 END) STORED,
     word_list TEXT[] NOT NULL DEFAULT '{}')""",
     "CREATE INDEX topic_owner ON topic (owner)",
+    "CREATE INDEX topic_space ON topic (space)",
+    "CREATE INDEX topic_institution ON topic (institution)",
     "CREATE INDEX topic_expiry ON topic (expires_ms)",
     "CREATE INDEX topic_creation ON topic (created_ms)",
     "CREATE INDEX topic_document ON topic (number) WHERE has_document = 1",

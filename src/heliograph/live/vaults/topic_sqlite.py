@@ -30,6 +30,8 @@ _STATEMENTS = (
     has_document INTEGER GENERATED ALWAYS AS (length(document) > 0) STORED, record BLOB NOT NULL,
     document BLOB NOT NULL)""",
     "CREATE INDEX topic_owner ON topic (owner)",
+    "CREATE INDEX topic_space ON topic (space)",
+    "CREATE INDEX topic_institution ON topic (institution)",
     "CREATE INDEX topic_expiry ON topic (expires_ms)",
     "CREATE INDEX topic_creation ON topic (created_ms)",
     "CREATE INDEX topic_document ON topic (number) WHERE has_document = 1",

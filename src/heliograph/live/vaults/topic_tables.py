@@ -33,7 +33,7 @@ from heliograph.repository import (
 )
 
 FETCHED_AT_ONCE = 500  # a database accepts this many parameters
-FIRST_ROWS = 256  # read first if few are wanted; then four times as many, and so on
+FIRST_ROWS_MIN, FIRST_ROWS_MAX = 32, 256  # read first, or as many as are wanted; then twice as many, and so on
 DOCUMENTS_AT_ONCE = 1_024  # of at most 64 KiB each
 _COLUMNS = (
     "id, owner, institution, space, path, created_ms, issued_ms, expires_ms, readers, words, joined, properties,"
@@ -166,7 +166,7 @@ class TopicTables:
         question, matcher = job.question, Matcher(job.question)
         numbers: list[int] = []
         looked_at, after = 0, job.after
-        chunk = FIRST_ROWS if job.count <= FIRST_ROWS else job.rows
+        chunk = max(FIRST_ROWS_MIN, job.count) if job.count <= FIRST_ROWS_MAX else job.rows
         more, reads_documents = True, question.language in ("xpath", "xquery")
         while more and looked_at < job.rows and len(numbers) < job.count:
             asked = min(chunk, job.rows - looked_at, DOCUMENTS_AT_ONCE if reads_documents else job.rows)
@@ -174,7 +174,7 @@ class TopicTables:
             if question.language == "regex":
                 fitting = matcher.scan([joined for _, joined in rows])
             elif question.language in CONDITIONS:
-                fitting = matcher.which_events(_events(question.language, rows))
+                fitting = matcher.which_events(_events(question.language, rows), job.count - len(numbers))
             else:
                 fitting = matcher.which([_partly(question.language, read) for _, *read in rows])
             wanted = fitting[: job.count - len(numbers)]
@@ -185,23 +185,27 @@ class TopicTables:
             more = seen < len(rows) or len(rows) == asked
             if rows:
                 after = after + seen if question.newest_first else rows[seen - 1][0]
-            chunk *= 4
+            chunk *= 2
         entries, damaged = self._fetch(numbers)
         ids = tuple(id for id, _ in damaged)
         return FoundTopics(entries, after if more else None, looked_at, ids), [number for _, number in damaged]
 
     def _candidates(self, question: TopicQuestion, after: int, rows: int) -> list[Any]:
         """Numbers, in order, with the columns that the language reads."""
-        source, clauses = "topic t", of_meta(question)
+        source, clauses = "topic t", of_meta(question, self._count_topics)
         if question.language in ("string", "keywords"):
             source, clause = self._db.full_text(words_of(question.text), phrase=question.language == "string")
             clauses = [clause, *clauses]
-        clauses.append(of_properties(question, self._count))
+        tested, leader = of_properties(question, self._count)
+        clauses.append(tested)
         if question.language in ("xpath", "xquery"):
             clauses.append(Clause("t.has_document = 1"))
         order, offset = "t.number", ""
         if question.newest_first:
             order, offset = "t.created_ms DESC, t.number", f" OFFSET {int(after)}"
+        elif leader is not None:
+            source, order = "property d CROSS JOIN topic t", "d.topic"  # SQLite reads the first one first
+            clauses = [leader, Clause("t.number = d.topic AND d.topic > ?", (after,)), *clauses]
         else:
             clauses.append(Clause("t.number > ?", (after,)))
         read = _READ.get(question.language, "t.path, t.properties")
@@ -211,6 +215,10 @@ class TopicTables:
 
     def _count(self, clause: Clause) -> int:
         sql = f"SELECT COUNT(*) FROM (SELECT 1 FROM property p WHERE {clause.sql} LIMIT {FEW}) AS few"
+        return int(self._db.query(sql, clause.values)[0][0])
+
+    def _count_topics(self, clause: Clause) -> int:
+        sql = f"SELECT COUNT(*) FROM (SELECT 1 FROM topic t WHERE {clause.sql} LIMIT {FEW}) AS few"
         return int(self._db.query(sql, clause.values)[0][0])
 
     def _fetch(self, numbers: list[int]) -> tuple[tuple[TopicEntry, ...], list[tuple[bytes, int]]]:

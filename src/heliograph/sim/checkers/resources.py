@@ -8,7 +8,9 @@ Not here: owners and requesters (sim/resourcing/).
 
 An answer must contain resources that matched during the whole time it may reflect, and STEADY before, while the network
 was settled. It must not contain resources that never matched in that time. While the network is not settled, earlier
-values may still arrive.
+values may still arrive, and an owner may be on its way to another broker: such answers are judged only for resources
+that are there twice. Both excuses are counted and bounded: at least two fifths of the answers must be judged in full,
+and a request is refused only where a fault ended its broker, one in ten at most.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ from heliograph.sim.checkers.base import Checker
 from heliograph.sim.loop import SECOND
 
 STEADY_NS = 2 * SECOND  # after this, all brokers know of a resource
+FEW = 20  # fewer answers than this say nothing about shares
+JUDGED_SHARE, REFUSED_SHARE = 2 / 5, 1 / 10
 Values = dict[str, Any] | None
 
 
@@ -36,7 +40,7 @@ class Resources(Checker):
         self._asked: dict[tuple[str, int], int] = {}
         self._knows: dict[str, dict[str, Values]] = {name: {} for name in self._requests}
         self._quiet_from: int | None = None if self.scenario.topology.links else 0
-        self._answers = 0
+        self._answers = self._judged = self._refused = 0
 
     def on_disturbed(self, *_: object) -> None:
         """A fault struck brokers or links."""
@@ -61,7 +65,8 @@ class Resources(Checker):
             self.blame(f"{who} got a second answer to request {number}")
             return
         if answer is None:
-            return  # refused: its broker was leaving
+            self._refused += 1  # its broker was leaving
+            return
         self._answers += 1
         plan, now = self._requests[who], self.journal.instant
         names = [row["name"] for row in answer["resources"]]
@@ -70,6 +75,7 @@ class Resources(Checker):
         if plan.expect is not None and sorted(names) != sorted(plan.expect):
             self.blame(f"{who} got {sorted(names)}, and should have got {sorted(plan.expect)}")
         quiet = self._quiet_from is not None and self._quiet_from + STEADY_NS <= began
+        self._judged += quiet
         start = began - int((plan.max_age_s if plan.deliver == "similarity" else 0) * SECOND)
         condition = read_condition(plan.where)
         for name in self._plans:
@@ -115,7 +121,15 @@ class Resources(Checker):
         for who, plan in self._requests.items():
             if plan.watch:
                 self._judge_watcher(who)
+        self._judge_excuses()
         self._judge_counts()
+
+    def _judge_excuses(self) -> None:
+        asked = self._answers + self._refused
+        if self._refused > (asked * REFUSED_SHARE if self.scenario.fault else 0):
+            self.blame(f"{self._refused} of {asked} requests were refused")
+        if self._answers >= FEW and self._judged < self._answers * JUDGED_SHARE:
+            self.blame(f"only {self._judged} of {self._answers} answers came while the network was settled")
 
     def _judge_watcher(self, who: str) -> None:
         plan, fits = self._requests[who], {}

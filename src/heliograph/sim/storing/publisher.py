@@ -18,6 +18,7 @@ from heliograph.wire.frames import Flag, Frame, event
 from heliograph.wire.stores import StoredFlag
 
 REPEATS_MAX = 200  # at once
+REPEAT_PAUSE_NS = 100 * NS_PER_MS  # before the same is repeated again
 
 
 class ReliablePublisher(StoreUser):
@@ -35,6 +36,7 @@ class ReliablePublisher(StoreUser):
         window: int = 50,
         every_ms: int = 20,
         at_once: int = 5,
+        padding: int = 0,
     ) -> None:
         super().__init__(name, brokers, seed)
         self._notebook = notebook
@@ -43,6 +45,7 @@ class ReliablePublisher(StoreUser):
         self._window = window
         self._every_ns = every_ms * NS_PER_MS
         self._at_once = at_once
+        self._padding = bytes(padding)
         self._sequence = 0
         self._store = 0
         self._is_attached = False
@@ -50,6 +53,7 @@ class ReliablePublisher(StoreUser):
         self._acknowledged = 0
         self._waiting: dict[int, tuple[str, int, bytes]] = {}  # sequence -> topic, previous, payload
         self._progress_at: Instant = 0
+        self._repeated: tuple[int, Instant] = (-1, 0)  # the number after which it last repeated, and when
 
     @property
     def is_done(self) -> bool:
@@ -104,7 +108,7 @@ class ReliablePublisher(StoreUser):
                 self._left -= 1
                 self._sequence += 1
                 topic = self._topics[self._sequence % len(self._topics)]
-                payload = b"%s %d" % (self.name.encode(), self._sequence)
+                payload = b"%s %d%b" % (self.name.encode(), self._sequence, self._padding)
                 self._waiting[self._sequence] = (topic, self._previous, payload)
                 self._previous = self._sequence
                 self._say(self._sequence, 0)
@@ -129,8 +133,16 @@ class ReliablePublisher(StoreUser):
             if self._waiting.pop(number, None) is not None:
                 self._notebook.refuse(self.origin, number, code)
         self._covered(frame.sequence, now)
-        if said.missing and said.state == "open":
+        if said.missing and said.state == "open" and self._may_repeat(now):
             self._repeat(said.missing)
+
+    def _may_repeat(self, now: Instant) -> bool:
+        """False if the same was repeated a moment ago: a slow store would be asked for the same answer again."""
+        behind, at = self._repeated
+        if behind == self._acknowledged and now < at + REPEAT_PAUSE_NS:
+            return False
+        self._repeated = (self._acknowledged, now)
+        return True
 
     def _covered(self, sequence: int, now: Instant) -> None:
         numbers = [(number, topic) for number, (topic, _, _) in self._waiting.items() if number <= sequence]

@@ -1,0 +1,206 @@
+"""Answers to clients: ordered in slices, and sent in parts that fit in a frame.
+
+In:    rows of an answer, or the static resources found and their order; requests for the next part; time.
+Out:   parts as JSON; refusals and forgotten answers, counted.
+State: answers that are being ordered, and answers with further parts to fetch; both bounded.
+Not here: which resources are found (table.py, gathering.py), the form of a row (watchers.py).
+
+No request holds up the broker: of a long static answer SLICE_ROWS are handled per wake, and its rows are written when
+their part is fetched. The table may change in the meantime; the answer is what it contained when it was asked.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from heapq import merge
+from itertools import islice
+from typing import Any
+
+import msgspec
+
+from heliograph.discovery.resources.ordering import FIRST_TRIED_MAX, NEAR, TOGETHER, Cost, value_key
+from heliograph.discovery.resources.table import TableRow, newest_of
+from heliograph.errors import ProtocolError, Reason, UsageError
+from heliograph.machine import Instant, Timers
+from heliograph.wire.frames import Frame
+
+SLICE_ROWS = 2_000  # of an answer that is being ordered, handled per wake: a few milliseconds
+PART_ROWS = 1_000
+PART_BYTES = 512 << 10  # of rows in one part; with the rest, below what a frame holds
+KEPT_MAX = 64  # answers with parts to fetch, of all clients: the oldest is forgotten
+ORDERED_MAX = 64  # answers that are being ordered
+
+_encode = msgspec.json.Encoder().encode
+Row = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Arranged:
+    """Static resources in the order of their answer."""
+
+    total: int
+    rows: Iterator[TableRow]
+
+
+Work = Generator[None, None, Arranged]
+
+
+def arranged(found: list[TableRow], order: str, best: int, cost: Callable[[TableRow], int]) -> Work:
+    """Order what was found. Yields after each slice."""
+    newest: dict[int, TableRow] = {}
+    for start in range(0, len(found), SLICE_ROWS):
+        newest_of(found[start : start + SLICE_ROWS], newest)
+        yield
+    rows = list(newest.values())
+    if not order and not best:
+        return Arranged(len(rows), iter(rows))
+    key = _key(order, best or len(rows), rows, cost)
+    runs = []
+    for start in range(0, len(rows), SLICE_ROWS):
+        runs.append(sorted(rows[start : start + SLICE_ROWS], key=key)[: best or None])
+        yield
+    total = min(best or len(rows), len(rows))
+    return Arranged(total, islice(merge(*runs, key=key), total))
+
+
+def _key(order: str, count: int, rows: list[TableRow], cost: Callable[[TableRow], int]) -> Callable[[TableRow], Any]:
+    name, _, direction = order.partition(" ")
+    if name not in ("", NEAR, TOGETHER):
+        descends = direction.strip() == "desc"
+        return lambda row: value_key(row.fixed.get(name), descends, row.advertised.id)
+    hosts: dict[int, int] = {}
+    costs: dict[int, int] = {}  # asked once: ways may change while we sort
+    for row in rows:
+        broker = row.host.broker
+        hosts[broker] = hosts.get(broker, 0) + 1
+        if broker not in costs:
+            costs[broker] = cost(row)
+    first = best_company(hosts, costs.__getitem__, count) if name == TOGETHER else None
+    return lambda row: (row.host.broker != first, costs[row.host.broker], row.advertised.id)
+
+
+def best_company(hosts: Mapping[int, int], cost: Cost, count: int) -> int | None:
+    """The host whose resources, with the nearest others, are nearest to one another; ``hosts`` says how many each has.
+
+    Greedy, as for dynamic resources (ordering.py): the distance between two hosts is the sum of their costs from here.
+    """
+    ordered = sorted(hosts, key=lambda host: (cost(host), host))
+    least: tuple[int, int] | None = None
+    for first in ordered[:FIRST_TRIED_MAX]:
+        left, spread = count - hosts[first], 0
+        for host in ordered:
+            if left <= 0:
+                break
+            if host != first:
+                taken = min(left, hosts[host])
+                left, spread = left - taken, spread + taken * (cost(first) + cost(host))
+        if least is None or spread < least[0]:
+            least = (spread, first)
+    return None if least is None else least[1]
+
+
+@dataclass(slots=True)
+class LongAnswer:
+    """An answer with rows left to send."""
+
+    asker: int
+    rows: Iterator[Row]
+    total: int
+    sent: int = 0
+    left_over: msgspec.Raw | None = None  # a row that did not fit in the last part
+
+
+def one_part(rows: Iterator[Row], first: msgspec.Raw | None = None) -> tuple[list[msgspec.Raw], msgspec.Raw | None]:
+    """As many rows as one part holds, as JSON, and the row that did not fit; ``first`` is the one of the last time."""
+    part = [] if first is None else [first]
+    size = 0 if first is None else len(bytes(first))
+    for each in rows:
+        text = _encode(each)
+        if part and (len(part) >= PART_ROWS or size + len(text) > PART_BYTES):
+            return part, msgspec.Raw(text)
+        part.append(msgspec.Raw(text))
+        size += len(text)
+    return part, None
+
+
+class ClientAnswers:
+    """Sends answers."""
+
+    def __init__(self, timers: Timers, send: Callable[[Frame, bytes], None], count: Callable[[Reason], None]) -> None:
+        self._timers = timers
+        self._send = send
+        self._count = count
+        self._kept: OrderedDict[int, LongAnswer] = OrderedDict()
+        self._number = 0
+        self._ordering: deque[tuple[Frame, Work, Callable[[Frame, Arranged], None]]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._kept) + len(self._ordering)
+
+    def send(self, frame: Frame, rows: Iterable[Row], total: int, said: dict[str, Any]) -> None:
+        """Send one package, or its first part."""
+        answer = LongAnswer(frame.origin, iter(rows), total)
+        self._number += 1
+        self._kept[self._number] = answer
+        self._send_part(frame, self._number, answer, said)
+        while len(self._kept) > KEPT_MAX:
+            self._kept.popitem(last=False)
+            self._count(Reason.RESOURCE_REQUESTS_OVER_LIMIT)
+
+    def fetch(self, frame: Frame, number: int, start: int) -> None:
+        """Send the next part. Parts are fetched in order, by the client that asked."""
+        answer = self._kept.get(number)
+        if answer is None or answer.asker != frame.origin or start != answer.sent:
+            raise UsageError("this answer is not kept any more; ask again")
+        self._send_part(frame, number, answer, {})
+
+    def leave(self, asker: int) -> None:
+        """A client disconnected."""
+        for number in [number for number, answer in self._kept.items() if answer.asker == asker]:
+            del self._kept[number]
+        self._ordering = deque(each for each in self._ordering if each[0].origin != asker)
+
+    def _send_part(self, frame: Frame, number: int, answer: LongAnswer, said: dict[str, Any]) -> None:
+        part, answer.left_over = one_part(answer.rows, answer.left_over)
+        answer.sent += len(part)
+        more = {"answer": number, "start": answer.sent} if answer.left_over is not None else None
+        if more is None:
+            del self._kept[number]
+        self._send(frame, _encode({**said, "resources": part, "total": answer.total, "more": more}))
+
+    # -- slices -----------------------------------------------------------------------------------------------------
+
+    def order(self, frame: Frame, work: Work, is_short: bool, then: Callable[[Frame, Arranged], None]) -> None:
+        """Order an answer: a short one now, a long one in slices. ``then`` gets the result."""
+        if is_short:
+            then(frame, _finished(work))
+            return
+        if len(self._ordering) >= ORDERED_MAX:
+            raise ProtocolError(Reason.RESOURCE_REQUESTS_OVER_LIMIT, "too many long answers are under way here")
+        self._ordering.append((frame, work, then))
+        self._timers.set("slices", 0, self._go_on)
+
+    def _go_on(self, now: Instant) -> None:
+        """One slice of one answer; the answers take turns."""
+        if not self._ordering:
+            return
+        frame, work, then = self._ordering.popleft()
+        try:
+            next(work)
+        except StopIteration as finished:
+            then(frame, finished.value)
+        else:
+            self._ordering.append((frame, work, then))
+        if self._ordering:
+            self._timers.set("slices", 0, self._go_on)
+
+
+def _finished(work: Work) -> Arranged:
+    while True:
+        try:
+            next(work)
+        except StopIteration as finished:
+            result: Arranged = finished.value
+            return result

@@ -1,0 +1,68 @@
+"""Topics over real brokers: what a program sees of creating, encrypting and revoking."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import heliograph
+from heliograph.cli.network_processes import NetworkProcesses
+from heliograph.cli.network_secure import environment
+from heliograph.errors import RefusedError
+from heliograph.topology.process_network import generated
+
+PATIENCE_S = 100.0
+
+
+def connect(network: NetworkProcesses, person: str) -> Any:
+    shown = environment(network.folder, network.secure_url, person)
+    return heliograph.connect(
+        network.secure_url,
+        authority=shown["HELIOGRAPH_AUTHORITY"],
+        certificate=shown["HELIOGRAPH_CERTIFICATE"],
+        key=shown["HELIOGRAPH_KEY"],
+    )
+
+
+def certificate(network: NetworkProcesses, person: str) -> bytes:
+    return Path(environment(network.folder, network.secure_url, person)["HELIOGRAPH_CERTIFICATE"]).read_bytes()
+
+
+@pytest.mark.req("T11", "T12")
+def test_a_revoked_grant_changes_the_key_and_the_other_holder_gets_the_new_one(tmp_path: Path) -> None:
+    async def play(network: NetworkProcesses) -> None:
+        async with connect(network, "alice") as alice, connect(network, "bob") as bob:
+            topic = await alice.create_topic("plant/secret", encrypted=True)
+            await alice.use_topic(topic)
+            kept, revoked = (
+                alice.grant_topic(topic, "bob", subscribe=True, certificate=certificate(network, "bob")),
+                alice.grant_topic(topic, "alice", subscribe=True, certificate=certificate(network, "alice")),
+            )
+            await bob.use_topic(kept)
+            async with bob.subscribe(topic.topic) as heard:
+                before = alice.encrypt_event(None, topic.topic, b"21.5")
+                await alice.publish(topic.topic, before)
+                assert bob.decrypt_event(await anext(aiter(heard))) == b"21.5"
+                await alice.revoke_grants(revoked)
+                after = alice.encrypt_event(None, topic.topic, b"22")
+                await alice.publish(topic.topic, after)
+                event = await anext(aiter(heard))
+            with pytest.raises(RefusedError):
+                alice.decrypt_event(event, alice.topic_key(revoked))
+            while len(bob._desk.epochs.keys(topic.advertisement.id)) < 2:
+                await asyncio.sleep(0.02)
+            assert bob.decrypt_event(event) == b"22"
+
+    async def run() -> None:
+        network = NetworkProcesses(generated(1), tmp_path / "topics", bdn=False, secure=True)
+        try:
+            await network.start(lambda said: None)
+            async with asyncio.timeout(PATIENCE_S):
+                await play(network)
+        finally:
+            network.stop(keep_logs=False)
+
+    asyncio.run(run())

@@ -1,0 +1,166 @@
+"""Owners, requesters and neighbours that do harm: everything is bounded, and refused with a reason that is counted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from heliograph.discovery.resources import messages
+from heliograph.discovery.resources.messages import (
+    AdvertisedResource,
+    AdvertisementsTold,
+    FoundResource,
+    ResourceRequest,
+    ResourceRequestDone,
+    ResourcesFound,
+    StandingRequests,
+)
+from tests.discovery.resources.pipe import OnPipe, RefusedByServiceError
+
+
+def refused(pipe: OnPipe, body: dict[str, Any], **client: Any) -> str:
+    with pytest.raises(RefusedByServiceError) as refusal:
+        pipe.ask(body, **client)
+    return str(refusal.value)
+
+
+def named(first: int, count: int) -> str:
+    """A condition with so many attributes."""
+    return " and ".join(f"a{number} >= 0" for number in range(first, first + count))
+
+
+@pytest.mark.req("R1", "R6")
+def test_values_and_conditions_of_the_wrong_type_are_refused_or_match_nothing() -> None:
+    pipe = OnPipe()
+    pipe.ask(pipe.register(1, where="x >= 0 and system = 'linux'", values={"x": 1}))
+    secret = {"do": "update", "secret": pipe.register(1)["secret"]}
+    for values in ({"x": "one"}, {"x": True}, {"x": 1, "system": 5}):
+        assert refused(pipe, {**secret, "values": values, "version": 5}) == "resource_out_of_range"
+    assert refused(pipe, {**secret, "values": {"x": [1]}, "version": 5}) == "resource_wish_malformed"
+    for where in ("x > 1 and x > 'a'", "x = 1 and x = 'one'"):
+        assert refused(pipe, {"do": "discover", "where": where}) == "resource_condition_unfit"
+    assert pipe.ask({"do": "discover", "where": "x = 'one'"})["resources"] == []
+    assert pipe.ask({"do": "discover", "where": "system >= 3"})["resources"] == []
+    assert len(pipe.ask({"do": "discover", "where": "x >= 0", "order": "system", "best": 3})["resources"]) == 1
+    assert pipe.counted == {
+        "resource_condition_unfit": 2,
+        "resource_out_of_range": 3,
+        "resource_wish_malformed": 1,
+    }
+
+
+def test_a_flood_of_registrations_ends_at_the_owners_quota_and_others_go_on() -> None:
+    pipe = OnPipe(resources_per_owner_max=100)
+    pipe.receive(*(pipe.request(pipe.register(n, where="x >= 0")) for n in range(1_000)))
+    assert pipe.service.report("overview")["hosted"] == 100
+    assert pipe.counted == {"resources_over_limit": 900}
+    assert pipe.ask(pipe.register(5_000, where="x >= 0"), entity="other")["ok"]
+    told = [each for each in pipe.sent if isinstance(each, AdvertisementsTold)]
+    assert sum(len(each.add) for each in told) == 1, "all are covered by the first"
+
+
+def test_a_flood_of_advertisements_from_a_neighbour_ends_at_the_tables_limit() -> None:
+    pipe = OnPipe(resources_max=50)
+    for start in range(0, 640, 64):
+        add = [AdvertisedResource(id, True, f"x = {id}", 1) for id in range(start, start + 64)]
+        pipe.tell(AdvertisementsTold(2, "b", "main", 2, 1, 1, True, True, add))
+    assert pipe.service.report("overview")["known"] == 50
+    assert pipe.counted == {"resources_over_limit": 590}
+
+
+def test_an_owner_that_names_1024_attributes_is_refused_and_leaves_room_for_others() -> None:
+    pipe = OnPipe()
+    for first in range(0, 1_024, 32):
+        body = pipe.register(first, where=named(first, 32))
+        if first < 64:
+            assert pipe.ask(body)["ok"]
+        else:
+            assert refused(pipe, body) == "resource_attributes_over_limit"
+    assert pipe.counted == {"resource_attributes_over_limit": 30}
+    assert pipe.ask(pipe.register(9_999, where="load >= 0"), entity="other")["ok"]
+
+
+def test_many_owners_with_many_attributes_fill_the_index_and_the_rest_is_refused() -> None:
+    pipe = OnPipe()
+    for owner in range(20):
+        body = pipe.register(owner, where=named(64 * owner, 64))
+        if owner < 16:
+            assert pipe.ask(body, entity=f"owner {owner}")["ok"]
+        else:
+            assert refused(pipe, body, entity=f"owner {owner}") == "resource_attributes_over_limit"
+    assert pipe.ask({"do": "discover", "where": "a0 >= 0", "deadline_ms": 10}) is not None
+
+
+@pytest.mark.parametrize("model", ["static", "dynamic"])
+def test_watches_with_too_many_attributes_are_refused(model: str) -> None:
+    pipe = OnPipe()
+    answers = []
+    for first in range(0, 1_500, 100):
+        try:
+            answers.append(pipe.ask({"do": "watch", "where": named(first, 100), "model": model}, client=first + 10))
+        except RefusedByServiceError as refusal:
+            answers.append(str(refusal))
+    assert answers[10:] == ["resource_attributes_over_limit"] * 5
+    assert pipe.counted == {"resource_attributes_over_limit": 5}
+
+
+def test_a_client_has_so_many_watches_and_no_more() -> None:
+    pipe = OnPipe(watches_per_client_max=3)
+    for _ in range(3):
+        pipe.ask({"do": "watch", "where": "x >= 0"})
+    assert refused(pipe, {"do": "watch", "where": "x >= 0"}) == "resource_requests_over_limit"
+    pipe.leave(9)
+    assert pipe.ask({"do": "watch", "where": "x >= 0"})["watch"] == 4
+
+
+@pytest.mark.req("R13")
+def test_only_the_secret_of_a_resource_changes_it() -> None:
+    pipe = OnPipe()
+    pipe.ask(pipe.register(1, where="x >= 0", values={"x": 1}, version=1))
+    stranger = {"secret": f"{2:032x}"}
+    for body in (
+        {"do": "update", "values": {"x": 2}, "version": 9},
+        {"do": "withdraw"},
+        {"do": "renew"},
+    ):
+        assert refused(pipe, {**body, **stranger}) == "resource_unknown"
+    for secret in ("", "zz" * 16, "ab" * 10, "AB" * 16):
+        assert refused(pipe, {"do": "withdraw", "secret": secret}) == "resource_wish_malformed"
+    assert refused(pipe, {**pipe.register(1, where="x >= 5"), "epoch": 0}) == "resource_outdated"
+    assert pipe.ask({"do": "discover", "where": "x >= 0"})["resources"][0]["values"] == {"x": 1}
+    assert pipe.counted == {"resource_outdated": 1, "resource_unknown": 3, "resource_wish_malformed": 4}
+
+
+@pytest.mark.req("R10")
+def test_forged_direct_answers_are_not_believed() -> None:
+    pipe = OnPipe()
+    pipe.tell(AdvertisementsTold(2, "b", "main", 2, 1, 1, True, False, [AdvertisedResource(7, False, "x >= 0", 1)]))
+    pipe.receive(pipe.request({"do": "discover", "where": "x >= 0", "deliver": "normal"}))
+    (asked,) = [each for each in pipe.sent if isinstance(each, ResourceRequest)]
+    forged = ResourcesFound(asked.id, 0, [FoundResource(666, 2, 1, 1, 1, 1, "evil", {"x": 1})])
+    pipe.deliver("Inbox/me/direct/0123456789abcdef", messages.encode(forged))
+    pipe.deliver("Inbox/me/direct/0123456789abcdef", messages.encode(ResourceRequestDone(asked.id, 0)))
+    pipe.deliver("Inbox/me/direct/0123456789abcdef", b"{not json")
+    seal = pipe.service._seal((1, 1, 99))
+    pipe.deliver(f"Inbox/me/direct/{seal}", messages.encode(ResourcesFound((1, 1, 99), 0, forged.found)))
+    assert pipe.counted == {"body_malformed": 1, "resource_foreign": 2, "resource_request_unknown": 1}
+    pipe.tell(ResourceRequestDone(asked.id, 0, hosts=[(2, 1, 1)]))
+    (answer,) = [each for each in pipe.answers.values() if isinstance(each, dict) and "complete" in each]
+    assert (answer["complete"], answer["resources"]) == (True, [])
+
+
+def test_a_neighbour_that_floods_requests_or_answers_nothing_asked_for_is_bounded() -> None:
+    pipe = OnPipe(requests_max=20)
+    for number in range(60):
+        until = pipe.service._network_time(pipe.now) + 10**12
+        pipe.tell(ResourceRequest((2, 1, number), 0, "x >= 0", 0, until, "similarity", max_age=10**12))
+        pipe.tell(StandingRequests(add=[((2, 1, 1_000 + number), "x >= 0", [1])]))
+        pipe.tell(ResourcesFound((1, 1, 5_000 + number), 0, []))
+    pipe.tell(b"[]")
+    overview = pipe.service.report("overview")
+    assert overview["requests"] <= 20
+    assert overview["standing"] == 20
+    assert pipe.counted["resource_requests_over_limit"] == 40 + 40
+    assert pipe.counted["resource_request_unknown"] == 60
+    assert pipe.counted["body_malformed"] == 1

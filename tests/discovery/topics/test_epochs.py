@@ -1,0 +1,65 @@
+"""Epochs of encrypted topics: a revocation changes the key, and the holders that are left get the new one."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from heliograph.discovery.topics import epochs
+from heliograph.discovery.topics.encryption import TopicKey
+from heliograph.discovery.topics.epochs import TopicEpochs
+from heliograph.errors import UsageError
+from heliograph.trust.chains import Holder
+from tests.discovery.topics.stage import WALL_NS, keyring_of
+
+TOPIC = bytes(16)
+
+
+def a_holder(entity: str) -> Holder:
+    ring = keyring_of(entity)
+    assert ring.own is not None
+    return ring.learn(ring.own.chain, WALL_NS)
+
+
+def some_epochs() -> TopicEpochs:
+    return TopicEpochs(random.Random(1).randbytes)
+
+
+@pytest.mark.req("T12")
+def test_a_revocation_begins_an_epoch_whose_key_the_remaining_holders_get() -> None:
+    keys = some_epochs()
+    first = keys.own(TOPIC)
+    assert keys.own(TOPIC) == first
+    for number, entity in enumerate(("bob", "carol", "dan", "dan")):
+        keys.granted(TOPIC, bytes([number]), a_holder(entity), 1_000 if entity != "carol" else 10)
+    changed = keys.revoke(TOPIC, bytes([0]), 100)
+    assert changed is not None
+    key, holders = changed
+    assert key.epoch == 2
+    assert key.key != first.key
+    assert [holder.identity.entity for holder in holders] == ["dan"], "carol's grant has expired, bob's is revoked"
+    again = keys.revoke(TOPIC, bytes([2]), 100)
+    assert again is not None
+    assert [holder.identity.entity for holder in again[1]] == ["dan"], "it has another grant"
+    assert keys.keys(TOPIC).keys() == {1, 2, 3}
+    assert keys.newest(TOPIC) == again[0]
+
+
+@pytest.mark.req("T12")
+def test_without_a_key_nothing_changes_and_tables_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = some_epochs()
+    assert keys.revoke(TOPIC, bytes(1), 0) is None
+    assert keys.newest(TOPIC) is None
+    monkeypatch.setattr(epochs, "EPOCHS_MAX", 2)
+    for epoch in (1, 2, 3):
+        keys.learn(TOPIC, TopicKey(epoch, bytes(32)))
+    assert keys.keys(TOPIC).keys() == {2, 3}
+    monkeypatch.setattr(epochs, "TOPICS_MAX", 1)
+    with pytest.raises(UsageError):
+        keys.own(b"x" * 16)
+    keys.forget(TOPIC)
+    keys.own(b"x" * 16)
+    monkeypatch.setattr(epochs, "GRANTS_MAX", 0)
+    with pytest.raises(UsageError):
+        keys.granted(b"x" * 16, bytes(1), a_holder("bob"), 1)
