@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 MASTER = "local[*]"
 HEAP = "2g"
+STACK = "-Xss32m"  # of a thread, at most: Spark searches the text of a stopped query's error with deep recursion
 NICE = 15  # what else runs gets the processor first, and yet Spark starts its workers in time
 GATEWAY = "py4j"  # the package through which PySpark calls Java
 SUBMITTED = "PYSPARK_GATEWAY_PORT"  # spark-submit starts Java first, and passes its port to the application
@@ -162,7 +163,7 @@ def _folders(folder: Path) -> dict[str, str]:
     return {
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.local.dir": str(folder / "local"),
-        "spark.driver.extraJavaOptions": f"-Dderby.system.home={folder / 'derby'} -XX:+UseParallelGC",
+        "spark.driver.extraJavaOptions": f"-Dderby.system.home={folder / 'derby'} -XX:+UseParallelGC {STACK}",
     }
 
 
