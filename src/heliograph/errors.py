@@ -170,7 +170,7 @@ class Reason(IntEnum):
     RESOURCE_OUTDATED = 604
     RESOURCE_TABLE_STALE = 605
     RESOURCE_REQUEST_UNKNOWN = 606
-    RESOURCE_WISH_MALFORMED = 607
+    RESOURCE_CALL_MALFORMED = 607
 
     @property
     def word(self) -> str:

@@ -90,6 +90,7 @@ def test_every_option_of_discover_resource_does_what_it_says(tmp_path: Path) -> 
         explained = say("discover", "resource", "--deliver", "normal", "--max-age", "0", "--explain")
         assert "attempts" in explained
         assert "m0" in explained
+        assert "--watch" in say("discover", "resource", "--watch", "--best", "2", fails=True)
         with watching(tmp_path, broker, "--where", "load >= 3") as changes:
             assert changes() == ("appeared", "m3")
             machines[0].update({"load": 7})
@@ -103,9 +104,9 @@ def test_every_option_of_discover_resource_does_what_it_says(tmp_path: Path) -> 
 
 
 def commands(folder: Path, broker: Process) -> Callable[..., str]:
-    """Runs commands there; each must succeed."""
+    """Runs commands there: what they print, or what they print when they have to fail."""
 
-    def say(*words: str) -> str:
+    def say(*words: str, fails: bool = False) -> str:
         ran = subprocess.run(
             [sys.executable, "-m", "heliograph.cli.main", *words],
             cwd=folder,
@@ -114,8 +115,8 @@ def commands(folder: Path, broker: Process) -> Callable[..., str]:
             capture_output=True,
             text=True,
         )
-        assert ran.returncode == 0, ran.stderr
-        return ran.stdout
+        assert bool(ran.returncode) == fails, ran.stderr
+        return ran.stderr if fails else ran.stdout
 
     return say
 

@@ -141,6 +141,26 @@ def test_a_machine_that_holds_a_pipe_again_and_again_gets_everything_in_order(ru
     run(main())
 
 
+def test_what_is_written_while_a_pipe_is_emptied_comes_after_what_waited(run: Any) -> None:
+    class Answering(Recorder):
+        def receive(self, link: int, data: bytes, now: int) -> None:
+            super().receive(link, data, now)
+            self.outbox.writes.append((link, [b"3"]))
+
+    async def main() -> None:
+        one, other = Answering(), Recorder()
+        driver = Driver({"broker": one, "service": other}, [Pipe("broker", "service")])
+        driver.start()
+        driver.tell("service", holding(2, True))
+        for number in range(3):
+            driver.tell("broker", writing(1, b"%d" % number))
+        driver.tell("service", lambda m: (writing(2, b"go")(m), holding(2, False)(m)))
+        assert other.received == {2: b"0123"}
+        await driver.stop()
+
+    run(main())
+
+
 def test_what_waits_in_a_pipe_is_received_before_its_end_but_not_by_the_machine_that_ends_it(run: Any) -> None:
     async def main() -> None:
         for ends in ("broker", "service"):

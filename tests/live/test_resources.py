@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import socket
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from signal import SIGKILL
 from time import monotonic
@@ -14,6 +16,7 @@ import pytest
 
 from heliograph import connect, connect_blocking
 from heliograph.errors import Reason, RefusedError
+from heliograph.wire.frames import Kind, control, service
 from tests.live.processes import Process
 
 pytestmark = pytest.mark.live
@@ -201,6 +204,29 @@ def test_wrong_wishes_are_refused_with_a_reason(chain: list[Process]) -> None:
             assert [each.name for each in answer] == ["m4", "m3"]
 
     run(story())
+
+
+def test_a_requester_that_never_reads_loses_its_link_and_others_are_served(tmp_path: Path) -> None:
+    config = tmp_path / "broker.toml"
+    config.write_text(
+        '[[listener]]\nhost = "127.0.0.1"\nport = 0\n[discovery]\nenabled = false\n'
+        "[limits]\nqueue_bytes_max = 1048576\nhold_bytes = 524288\n"
+    )
+    ask = json.dumps({"do": "discover", "model": "static"}).encode()
+    hello = json.dumps({"versions": [1], "secret": "ab" * 16}).encode()
+    with (
+        Process(tmp_path, "--config", str(config), "--log-format", "json") as broker,
+        connect_blocking(f"127.0.0.1:{broker.port}") as client,
+        socket.create_connection(("127.0.0.1", broker.port)) as deaf,
+    ):
+        for number in range(50):
+            client.register_resource(attributes={"note": "x" * 3_900, "number": number}, model="static")
+        deaf.sendall(control(Kind.HELLO, 0, hello))
+        with suppress(ConnectionError):
+            for number in range(1, 1_000):  # each answer has several 100 kB
+                deaf.sendall(service(b"resources", ask, number))
+        assert broker.line("slow_consumer")
+        assert len(client.discover_resources(model="static")) == 50
 
 
 @pytest.mark.req("R4", "R8")

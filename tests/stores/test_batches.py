@@ -46,10 +46,10 @@ def commit(ledge: Ledge, batch: int, *parts: tuple[str, int], entity: str = "ali
     return ledge.answer(number)
 
 
-def read(ledge: Ledge, **wish: Any) -> list[tuple[int, int, int]]:
+def read(ledge: Ledge, **asked: Any) -> list[tuple[int, int, int]]:
     """Everything visible: position, origin, number."""
     ledge.frames.clear()
-    ledge.ask(stores.OpenChannel(f"{ledge.id:016x}", 9, window=10_000, **wish))
+    ledge.ask(stores.OpenChannel(f"{ledge.id:016x}", 9, window=10_000, **asked))
     ledge.settle()
     found = []
     for frame in [frame for frame in ledge.frames if not frame.flags]:

@@ -34,8 +34,8 @@ def filled(count: int = 10, **settings: Any) -> Ledge:
     return ledge
 
 
-def opened(ledge: Ledge, **wish: Any) -> tuple[bool, dict[str, Any]]:
-    number = ledge.ask(stores.OpenChannel(f"{ledge.id:016x}", 1, **wish))
+def opened(ledge: Ledge, **asked: Any) -> tuple[bool, dict[str, Any]]:
+    number = ledge.ask(stores.OpenChannel(f"{ledge.id:016x}", 1, **asked))
     ledge.settle()
     return ledge.answer(number)
 

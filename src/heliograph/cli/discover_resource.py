@@ -53,6 +53,8 @@ def _resource(
     as_json: Annotated[bool, typer.Option("--json", help="As one JSON object, or one per change.")] = False,
 ) -> None:
     order = _order(order, near)
+    if watch and (best or order or explain or (max_age, deliver, deadline) != (None, None, None)):
+        raise UsageError("--watch reports every change of all that match: use it with --where, --model and --json only")
     failed: list[bool] = []
 
     async def find() -> None:

@@ -104,9 +104,9 @@ class ResourceAnswer:
         return len(self.resources)
 
 
-async def discover(client: AskingClient, **wish: Any) -> ResourceAnswer:
+async def discover(client: AskingClient, **asked: Any) -> ResourceAnswer:
     """Ask the service; fetch a long answer in parts."""
-    body = {name: value for name, value in wish.items() if value is not None}
+    body = {name: value for name, value in asked.items() if value is not None}
     answer = await client.ask(SERVICE, {"do": "discover", **body})
     rows = list(answer["resources"])
     more = answer.pop("more", None)

@@ -78,7 +78,7 @@ class Channels:
         self, inbox: bytes, key: NameKey | None, asked: OpenChannel, position: int, done: list[Span], now: Instant
     ) -> None:
         """Begin a reading, replacing one under the same number or name. ProtocolError if there is no room."""
-        condition = check_wish(asked.filter, asked.language, asked.where)
+        condition = check_condition(asked.filter, asked.language, asked.where)
         here = (inbox, asked.channel)
         older = self._by_name.get(key) if key is not None else None
         if older is not None and older != here:
@@ -302,7 +302,7 @@ class Channels:
         ]
 
 
-def check_wish(pattern: str, language: str, where: str) -> Condition | None:
+def check_condition(pattern: str, language: str, where: str) -> Condition | None:
     """The condition of a reading; ProtocolError if it or the filter is invalid."""
     fault = filter_fault(pattern.encode())
     if fault is not None:

@@ -14,7 +14,7 @@ from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant
 from heliograph.model.identity import Role
 from heliograph.stores.batches import Batches
-from heliograph.stores.channels import Channels, check_wish
+from heliograph.stores.channels import Channels, check_condition
 from heliograph.stores.intake import Intake
 from heliograph.stores.names import NameKey, Names, NameState, acknowledged
 from heliograph.stores.tail import Tail
@@ -115,7 +115,7 @@ class Serving:
     # -- readers ------------------------------------------------------------------------------------------------
 
     def _open(self, asked: Asked, request: wire.OpenChannel, inbox: bytes, now: Instant) -> None:
-        check_wish(request.filter, request.language, request.where)
+        check_condition(request.filter, request.language, request.where)
         if request.name:
             wire.check_name(request.name)
         if request.start not in ("", "first", "next"):

@@ -19,7 +19,7 @@ from heliograph.discovery.resources import messages
 from heliograph.discovery.resources.conditions import read_condition
 from heliograph.discovery.resources.config import ResourcesConfig
 from heliograph.discovery.resources.core import ResourceCore
-from heliograph.discovery.resources.gathering import GatheredAnswer, ResourceWish
+from heliograph.discovery.resources.gathering import GatheredAnswer, ResourceQuestion
 from heliograph.discovery.resources.messages import (
     AdvertisedResource,
     RequestId,
@@ -256,9 +256,9 @@ class Net:
         self.nodes[at].core.hosting.update(id, values, version, self.now)
 
     def ask(
-        self, at: str, where: str, answers: list[GatheredAnswer] | None = None, **wish: Any
+        self, at: str, where: str, answers: list[GatheredAnswer] | None = None, **question: Any
     ) -> list[GatheredAnswer]:
         answers = [] if answers is None else answers
-        wished = ResourceWish(read_condition(where), **{"max_age_ns": 100 * SECOND, **wish})
-        self.nodes[at].core.gathering.begin(wished, lambda answer, now: answers.append(answer), self.now)
+        question = ResourceQuestion(read_condition(where), **{"max_age_ns": 100 * SECOND, **question})
+        self.nodes[at].core.gathering.begin(question, lambda answer, now: answers.append(answer), self.now)
         return answers

@@ -28,7 +28,7 @@ from typing import Any
 from heliograph.discovery.resources.conditions import read_condition
 from heliograph.discovery.resources.config import ResourcesConfig
 from heliograph.discovery.resources.forwarding import DIRECT, NORMAL, SIMILARITY
-from heliograph.discovery.resources.gathering import GatheredAnswer, ResourceWish
+from heliograph.discovery.resources.gathering import GatheredAnswer, ResourceQuestion
 from heliograph.discovery.resources.messages import RequestId, ResourceState
 from heliograph.discovery.resources.watching import WatchState
 from tests.discovery.resources.net import MS, SECOND, Edge, Net, Node
@@ -198,7 +198,7 @@ class Story:
 
     def _advertise(self, past: Past) -> None:
         node = self.net.nodes[past.host]
-        node.core.spreading.flush()
+        node.core.flush()
         host = node.core.table.hosts.get(self.net.ids[past.host])
         age = (node.incarnation, 1) if host is None else host.age  # a broker that has just started tells it later
         past.advertised.append((self.net.now, past.host, age))
@@ -261,7 +261,7 @@ class Story:
         hosts = self.net.nodes[at].core.table.still_overlapping(read_condition(where))
         asked.known = {host.name: host.age for host in hosts}
         self.asked.append(asked)
-        wish = ResourceWish(
+        question = ResourceQuestion(
             read_condition(where),
             deliver,
             max_age_ns=max_age,
@@ -273,7 +273,7 @@ class Story:
             asked.answers.append(answer)
             asked.answered = now
 
-        self.net.nodes[at].core.gathering.begin(wish, answered, self.net.now)
+        self.net.nodes[at].core.gathering.begin(question, answered, self.net.now)
 
     def _best(self) -> None:
         """The best k of a whole network, while nothing changes: exactly those that an oracle takes."""
@@ -292,11 +292,11 @@ class Story:
             for id, past in self.past.items()
             if past.is_there and self._fits(read_condition(where), past, past.history[-1][1])
         ]
-        wish = ResourceWish(
+        question = ResourceQuestion(
             *(read_condition(where), deliver, best, order, 0, 2 * SECOND, CACHE_S * SECOND),
         )
         began = self.net.now
-        self.net.nodes[at].core.gathering.begin(wish, lambda answer, now: answers.append(answer), self.net.now)
+        self.net.nodes[at].core.gathering.begin(question, lambda answer, now: answers.append(answer), self.net.now)
         self.net.run(2.5)
         name, descends = order[0], order.endswith("desc")
 
@@ -368,7 +368,7 @@ class Story:
 
     def _snapshot(self, watch: Watch) -> None:
         node = self.net.nodes[watch.at]
-        wish = ResourceWish(read_condition(watch.where), NORMAL, deadline_ns=2 * SECOND)
+        question = ResourceQuestion(read_condition(watch.where), NORMAL, deadline_ns=2 * SECOND)
 
         def answered(answer: GatheredAnswer, now: int) -> None:
             if watch not in self.watches:
@@ -385,7 +385,7 @@ class Story:
             if answer.missing or not answer.is_complete:
                 self.net.at(now + 200 * MS, lambda: self._snapshot(watch) if watch in self.watches else None)
 
-        node.core.gathering.begin(wish, answered, self.net.now)
+        node.core.gathering.begin(question, answered, self.net.now)
 
     def _told(self, node: Node, id: RequestId, state: ResourceState) -> None:
         for watch in self.watches:

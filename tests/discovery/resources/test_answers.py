@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from random import Random
 from typing import Any
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from heliograph.discovery.resources.answers import KEPT_MAX, PART_BYTES, PART_ROWS, SLICE_ROWS, best_company
 from heliograph.discovery.resources.messages import AdvertisedResource, AdvertisementsTold
 from heliograph.discovery.resources.ordering import best
+from heliograph.discovery.resources.watching import WatchState
 from tests.discovery.resources.pipe import OnPipe, RefusedByServiceError
 from tests.discovery.resources.test_parts import a_find
 
@@ -30,9 +32,9 @@ def told_many(pipe: OnPipe, count: int, text: str = "") -> list[tuple[int, int]]
     return [(size, id) for id, size in enumerate(sizes, 1)]
 
 
-def fetched(pipe: OnPipe, **wish: Any) -> tuple[list[dict[str, Any]], int]:
+def fetched(pipe: OnPipe, **question: Any) -> tuple[list[dict[str, Any]], int]:
     """A whole answer, and how many parts it came in."""
-    answer = pipe.ask({"do": "discover", "model": "static", **wish})
+    answer = pipe.ask({"do": "discover", "model": "static", **question})
     rows, more, parts = answer["resources"], answer["more"], 1
     while more:
         part = pipe.ask({"do": "part", **more})
@@ -103,6 +105,50 @@ def test_the_parts_that_a_client_never_fetches_are_forgotten_and_counted() -> No
     pipe.leave(9)
     with pytest.raises(RefusedByServiceError):
         pipe.ask({"do": "part", **last["more"]})
+
+
+@pytest.mark.req("R7")
+@pytest.mark.parametrize("count", [0, 1, 200, 201, 1_000, 1_001, 1_200, 1_201, 2_345])
+def test_a_long_static_snapshot_is_told_in_slices_and_changes_in_between_win(count: int) -> None:
+    pipe = OnPipe()
+    if count:
+        told_many(pipe, count)
+    topic = pipe.ask({"do": "watch", "model": "static"})["topic"]
+    pipe.tell(AdvertisementsTold(2, "b", "main", 2, 1, 2, remove=[1, count], full=not count))
+    watch, parts = WatchState(), []
+    for number, (where, payload) in enumerate(pipe.published, 1):
+        said = json.loads(payload)
+        assert (where, said["number"]) == (topic, number)
+        for state in said.get("states", ()):
+            watch.state(state)
+        parts += said.get("snapshot", [])
+        if "hosts" in said:
+            watch.snapshot(parts, {host: tuple(age) for host, age in said["hosts"].items()})
+    assert len(parts) == count
+    assert sorted(int(id, 16) for id, each in watch.resources.items() if each.fits) == list(range(2, count))
+
+
+@pytest.mark.req("R7")
+def test_a_change_between_the_slices_of_a_snapshot_wins() -> None:
+    pipe = OnPipe()
+    told_many(pipe, 5_000)
+    pipe.service.receive(1, pipe.request({"do": "watch", "model": "static"}), pipe.now)
+    pipe.service.wake(pipe.now)  # the first slice only
+    gone = AdvertisementsTold(2, "b", "main", 2, 1, 2, remove=[3, 4_999])
+    pipe.tell(gone)
+    said = [json.loads(payload) for _, payload in pipe.published]
+    assert ["hosts" in each for each in said].count(True) == 1
+    first_state = next(number for number, each in enumerate(said) if "states" in each)
+    assert 0 < first_state < len(said) - 1, "the change came between two parts"
+    watch, parts = WatchState(), []
+    for each in said:
+        for state in each.get("states", ()):
+            watch.state(state)
+        parts += each.get("snapshot", [])
+        if "hosts" in each:
+            watch.snapshot(parts, {host: tuple(age) for host, age in each["hosts"].items()})
+    there = {int(id, 16) for id, each in watch.resources.items() if each.fits}
+    assert there == {*range(1, 5_001)} - {3, 4_999}
 
 
 COMPANY = st.dictionaries(st.integers(1, 9), st.tuples(st.integers(1, 4), st.integers(0, 30)), min_size=1, max_size=6)

@@ -37,7 +37,7 @@ def test_values_and_conditions_of_the_wrong_type_are_refused_or_match_nothing() 
     secret = {"do": "update", "secret": pipe.register(1)["secret"]}
     for values in ({"x": "one"}, {"x": True}, {"x": 1, "system": 5}):
         assert refused(pipe, {**secret, "values": values, "version": 5}) == "resource_out_of_range"
-    assert refused(pipe, {**secret, "values": {"x": [1]}, "version": 5}) == "resource_wish_malformed"
+    assert refused(pipe, {**secret, "values": {"x": [1]}, "version": 5}) == "resource_call_malformed"
     for where in ("x > 1 and x > 'a'", "x = 1 and x = 'one'"):
         assert refused(pipe, {"do": "discover", "where": where}) == "resource_condition_unfit"
     assert pipe.ask({"do": "discover", "where": "x = 'one'"})["resources"] == []
@@ -46,7 +46,7 @@ def test_values_and_conditions_of_the_wrong_type_are_refused_or_match_nothing() 
     assert pipe.counted == {
         "resource_condition_unfit": 2,
         "resource_out_of_range": 3,
-        "resource_wish_malformed": 1,
+        "resource_call_malformed": 1,
     }
 
 
@@ -126,10 +126,10 @@ def test_only_the_secret_of_a_resource_changes_it() -> None:
     ):
         assert refused(pipe, {**body, **stranger}) == "resource_unknown"
     for secret in ("", "zz" * 16, "ab" * 10, "AB" * 16):
-        assert refused(pipe, {"do": "withdraw", "secret": secret}) == "resource_wish_malformed"
+        assert refused(pipe, {"do": "withdraw", "secret": secret}) == "resource_call_malformed"
     assert refused(pipe, {**pipe.register(1, where="x >= 5"), "epoch": 0}) == "resource_outdated"
     assert pipe.ask({"do": "discover", "where": "x >= 0"})["resources"][0]["values"] == {"x": 1}
-    assert pipe.counted == {"resource_outdated": 1, "resource_unknown": 3, "resource_wish_malformed": 4}
+    assert pipe.counted == {"resource_outdated": 1, "resource_unknown": 3, "resource_call_malformed": 4}
 
 
 @pytest.mark.req("R10")

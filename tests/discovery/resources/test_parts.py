@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heliograph.discovery.resources import messages
+from heliograph.discovery.resources.calls import decode_call
 from heliograph.discovery.resources.conditions import fixed_condition, read_condition
 from heliograph.discovery.resources.config import ResourcesConfig
 from heliograph.discovery.resources.messages import AdvertisementsTold, FoundResource
 from heliograph.discovery.resources.ordering import best, enough
 from heliograph.discovery.resources.watching import WatchState
-from heliograph.discovery.resources.wishes import decode_wish
 from heliograph.errors import ConditionError, ProtocolError, Reason
 from tests.discovery.resources.net import SECOND, Net
 
@@ -273,7 +273,7 @@ def test_a_watcher_is_told_each_change_once_whatever_is_repeated_or_saved() -> N
 
 @given(st.binary(max_size=200))
 def test_any_message_is_read_or_refused(data: bytes) -> None:
-    for decode in (messages.decode, decode_wish):
+    for decode in (messages.decode, decode_call):
         with suppress(ProtocolError):
             decode(data)
 

@@ -117,6 +117,11 @@ class ResourceCore:
         """Something was refused for this reason."""
         self.refused[reason.word] = self.refused.get(reason.word, 0) + 1
 
+    def flush(self) -> None:
+        """Tell changes of our resources now. What comes next must find them in the tables."""
+        self._timers.cancel("spread")
+        self.spreading.flush()
+
     # -- calls between the parts ----------------------------------------------------------------------------------
 
     def _send(self, link: LinkId, message: Message) -> None:
@@ -124,7 +129,7 @@ class ResourceCore:
             self._send_bytes(link, messages.encode(message))
 
     def _ask(self, request: ResourceRequest, now: Instant) -> None:
-        self.spreading.flush()
+        self.flush()
         self.forwarding.ask(HERE, request, now)
 
     def _found(self, key: tuple[RequestId, int], found: list[FoundResource]) -> None:
@@ -162,7 +167,7 @@ class ResourceCore:
 
     def hear_ways(self, ways: WaysHere, now: Instant) -> None:
         """The neighbours and ways have changed."""
-        self.spreading.flush()
+        self.flush()
         changed = self.places.hear(ways)
         self.hosting.become(ways.broker, ways.incarnation)
         for link in changed.went:
@@ -183,7 +188,7 @@ class ResourceCore:
         """A message of a neighbour. Invalid ones are counted; the neighbour keeps its link."""
         if link not in self.places.links:
             return
-        self.spreading.flush()
+        self.flush()
         try:
             self._hear(link, messages.decode(payload), now)
         except ProtocolError as error:
@@ -271,10 +276,10 @@ class ResourceCore:
 
     def static(self, condition: ResourceCondition) -> list[TableRow]:
         """The static resources that match, from our own table."""
-        self.spreading.flush()
+        self.flush()
         return self.table.overlapping_static(condition)
 
     def static_rows(self, condition: ResourceCondition) -> list[TableRow]:
         """The same, with every advertisement of a resource that two brokers host."""
-        self.spreading.flush()
+        self.flush()
         return self.table.overlapping_rows(condition)

@@ -3,7 +3,7 @@
 In:    SERVICE frames of clients, with the requester's identity.
 Out:   answers, in parts if they are long; refusals, counted; announcements on System/Resources topics.
 State: none; long answers are kept in answers.py.
-Not here: the form of requests (wishes.py), resource discovery itself (core.py), the pipe (service.py).
+Not here: the form of requests (calls.py), resource discovery itself (core.py), the pipe (service.py).
 """
 
 from __future__ import annotations
@@ -15,31 +15,31 @@ from typing import Any
 import msgspec
 
 from heliograph.discovery.resources.answers import SLICE_ROWS, Arranged, ClientAnswers, arranged, one_part
+from heliograph.discovery.resources.calls import (
+    Call,
+    DiscoverCall,
+    KeepCall,
+    ListCall,
+    PartCall,
+    RegisterCall,
+    RenewCall,
+    TablesCall,
+    UnwatchCall,
+    UpdateCall,
+    WatchCall,
+    WithdrawCall,
+    decode_call,
+)
 from heliograph.discovery.resources.conditions import ResourceCondition, read_condition
 from heliograph.discovery.resources.config import ResourcesConfig
 from heliograph.discovery.resources.core import ResourceCore
 from heliograph.discovery.resources.direct import DirectLinks
 from heliograph.discovery.resources.forwarding import DELIVERIES, SIMILARITY
-from heliograph.discovery.resources.gathering import GatheredAnswer, ResourceWish
+from heliograph.discovery.resources.gathering import GatheredAnswer, ResourceQuestion
 from heliograph.discovery.resources.hosting import HostedResource, check_size
 from heliograph.discovery.resources.messages import AdvertisedResource
 from heliograph.discovery.resources.ordering import check_order
 from heliograph.discovery.resources.watchers import Watchers, described_row, name_of
-from heliograph.discovery.resources.wishes import (
-    DiscoverWish,
-    KeepWish,
-    ListWish,
-    PartWish,
-    RegisterWish,
-    RenewWish,
-    TablesWish,
-    UnwatchWish,
-    UpdateWish,
-    WatchWish,
-    Wish,
-    WithdrawWish,
-    decode_wish,
-)
 from heliograph.errors import ConditionError, ProtocolError, Reason, UsageError
 from heliograph.machine import Instant, LinkId, Timers
 from heliograph.model.origin import origin_of
@@ -108,11 +108,11 @@ class ResourceDesk:
         """A request of a client."""
         try:
             asker = _decode_asker(frame.headers)
-            self._carry_out(frame, decode_wish(frame.payload), asker, now)
+            self._carry_out(frame, decode_call(frame.payload), asker, now)
         except ConditionError as error:
             self._refuse(frame, error.reason, error.detail)
         except UsageError as error:
-            self._refuse(frame, Reason.RESOURCE_WISH_MALFORMED, str(error))
+            self._refuse(frame, Reason.RESOURCE_CALL_MALFORMED, str(error))
         except ProtocolError as error:
             self._refuse(frame, error.reason, error.detail)
 
@@ -123,35 +123,35 @@ class ResourceDesk:
     def _answer(self, frame: Frame, answer: dict[str, Any]) -> None:
         self._send(frame, _encode(answer), 0)
 
-    def _carry_out(self, frame: Frame, wish: Wish, asker: dict[str, Any], now: Instant) -> None:
-        match wish:
-            case RegisterWish():
-                self._answer(frame, self._register(wish, str(asker.get("entity", "")), now))
-            case UpdateWish():
-                resource = self._owned(wish.secret)
-                self._core.hosting.update(resource, dict(wish.values), wish.version, now)
-                self._core.hosting.renew(resource, self._lease_ns(wish.lease_s), now)
+    def _carry_out(self, frame: Frame, call: Call, asker: dict[str, Any], now: Instant) -> None:
+        match call:
+            case RegisterCall():
+                self._answer(frame, self._register(call, str(asker.get("entity", "")), now))
+            case UpdateCall():
+                resource = self._owned(call.secret)
+                self._core.hosting.update(resource, dict(call.values), call.version, now)
+                self._core.hosting.renew(resource, self._lease_ns(call.lease_s), now)
                 self._answer(frame, {"ok": True})
-            case RenewWish():
-                self._core.hosting.renew(self._owned(wish.secret), self._lease_ns(wish.lease_s), now)
+            case RenewCall():
+                self._core.hosting.renew(self._owned(call.secret), self._lease_ns(call.lease_s), now)
                 self._answer(frame, {"ok": True})
-            case WithdrawWish():
-                self._withdraw(wish, now)
+            case WithdrawCall():
+                self._withdraw(call, now)
                 self._answer(frame, {"ok": True})
-            case DiscoverWish():
-                self._discover(frame, wish, now)
-            case PartWish():
-                self._answers.fetch(frame, wish.answer, wish.start)
-            case WatchWish():
-                self._watch(frame, wish, asker, now)
-            case KeepWish() | UnwatchWish():
-                self._keep(frame, wish, now)
-            case ListWish():
+            case DiscoverCall():
+                self._discover(frame, call, now)
+            case PartCall():
+                self._answers.fetch(frame, call.answer, call.start)
+            case WatchCall():
+                self._watch(frame, call, asker, now)
+            case KeepCall() | UnwatchCall():
+                self._keep(frame, call, now)
+            case ListCall():
                 hosted = self._core.hosting.resources
-                some = islice(hosted.values(), wish.start, None)
+                some = islice(hosted.values(), call.start, None)
                 rows, _ = one_part(self._row(each.advertised, each.values) for each in some)
                 self._answer(frame, {"total": len(hosted), "resources": rows})
-            case TablesWish():
+            case TablesCall():
                 self._answer(frame, self._tables())
 
     def _lease_ns(self, lease_s: float) -> int:
@@ -162,26 +162,26 @@ class ResourceDesk:
         """The resource that this secret identifies. Another secret identifies another resource, or none."""
         return origin_of(bytes.fromhex(secret[: len(secret) // 2 * 2]))
 
-    def _register(self, wish: RegisterWish, owner: str, now: Instant) -> dict[str, Any]:
-        condition = read_condition(wish.where, wish.language)
-        resource = self._owned(wish.secret)
-        if wish.values is not None:
-            check_size(wish.values)
+    def _register(self, call: RegisterCall, owner: str, now: Instant) -> dict[str, Any]:
+        condition = read_condition(call.where, call.language)
+        resource = self._owned(call.secret)
+        if call.values is not None:
+            check_size(call.values)
         advertised = AdvertisedResource(
-            *(resource, wish.model == "static", condition.text, wish.epoch, wish.name, wish.attached)
+            *(resource, call.model == "static", condition.text, call.epoch, call.name, call.attached)
         )
         known = self._core.hosting.resources.get(resource)
-        lease_ns = self._lease_ns(wish.lease_s)
+        lease_ns = self._lease_ns(call.lease_s)
         self._core.hosting.register(advertised, owner, lease_ns, now)
         if known is None or known.advertised != advertised:
             self._announcer.announce(self._core.hosting.resources[resource], "registered", None, now)
-        if wish.values is not None and not advertised.is_static:
-            self._core.hosting.update(resource, dict(wish.values), wish.version, now)
+        if call.values is not None and not advertised.is_static:
+            self._core.hosting.update(resource, dict(call.values), call.version, now)
         broker = self._core.places.ways.name if self._core.places.ways is not None else ""
         return {"ok": True, "id": f"{resource:016x}", "broker": broker, "lease_s": lease_ns / NS_PER_S}
 
-    def _withdraw(self, wish: WithdrawWish, now: Instant) -> None:
-        resource = self._owned(wish.secret)
+    def _withdraw(self, call: WithdrawCall, now: Instant) -> None:
+        resource = self._owned(call.secret)
         hosted = self._core.hosting.resources.get(resource)
         self._core.hosting.withdraw(resource)
         assert hosted is not None
@@ -196,28 +196,28 @@ class ResourceDesk:
 
     # -- requests ---------------------------------------------------------------------------------------------------
 
-    def _discover(self, frame: Frame, wish: DiscoverWish, now: Instant) -> None:
-        condition = read_condition(wish.where, wish.language)
-        check_order(wish.order)
-        if wish.deliver and wish.deliver not in DELIVERIES:
-            raise UsageError(f"answers are delivered by {', '.join(DELIVERIES)}; not {wish.deliver!r}")
-        if wish.model == "static":
-            self._answer_static(frame, condition, wish)
+    def _discover(self, frame: Frame, call: DiscoverCall, now: Instant) -> None:
+        condition = read_condition(call.where, call.language)
+        check_order(call.order)
+        if call.deliver and call.deliver not in DELIVERIES:
+            raise UsageError(f"answers are delivered by {', '.join(DELIVERIES)}; not {call.deliver!r}")
+        if call.model == "static":
+            self._answer_static(frame, condition, call)
             return
-        deliver = wish.deliver or self._config.deliver
+        deliver = call.deliver or self._config.deliver
         cache_ns = self._config.cache_s * NS_PER_S
-        max_age_s = self._config.cache_s if wish.max_age_s is None else wish.max_age_s
-        deadline_ms = self._config.deadline_ms if wish.deadline_ms is None else wish.deadline_ms
-        wished = ResourceWish(
-            *(condition, deliver, wish.best, wish.order, int(max_age_s * NS_PER_S) if deliver == SIMILARITY else 0),
+        max_age_s = self._config.cache_s if call.max_age_s is None else call.max_age_s
+        deadline_ms = self._config.deadline_ms if call.deadline_ms is None else call.deadline_ms
+        question = ResourceQuestion(
+            *(condition, deliver, call.best, call.order, int(max_age_s * NS_PER_S) if deliver == SIMILARITY else 0),
             *(deadline_ms * NS_PER_MS, cache_ns),
         )
-        self._core.gathering.begin(wished, lambda answer, now: self._answer_dynamic(frame, answer, now), now)
+        self._core.gathering.begin(question, lambda answer, now: self._answer_dynamic(frame, answer, now), now)
 
-    def _answer_static(self, frame: Frame, condition: ResourceCondition, wish: DiscoverWish) -> None:
+    def _answer_static(self, frame: Frame, condition: ResourceCondition, call: DiscoverCall) -> None:
         found = self._core.static_rows(condition)
         cost = self._core.places.cost
-        work = arranged(found, wish.order, wish.best, lambda row: cost(row.host.place))
+        work = arranged(found, call.order, call.best, lambda row: cost(row.host.place))
         self._answers.order(frame, work, len(found) <= SLICE_ROWS, self._send_static)
 
     def _send_static(self, frame: Frame, answer: Arranged) -> None:
@@ -247,22 +247,22 @@ class ResourceDesk:
         """A client disconnected."""
         self._answers.leave(asker)
 
-    def _watch(self, frame: Frame, wish: WatchWish, asker: dict[str, Any], now: Instant) -> None:
-        condition = read_condition(wish.where, wish.language)
+    def _watch(self, frame: Frame, call: WatchCall, asker: dict[str, Any], now: Instant) -> None:
+        condition = read_condition(call.where, call.language)
         inbox = str(asker.get("inbox", ""))
         if not inbox:
             raise UsageError("only a client with an inbox can watch")
-        watcher = self._watchers.begin(self._core, frame.origin, inbox, condition, wish.model == "static", now)
+        watcher = self._watchers.begin(self._core, frame.origin, inbox, condition, call.model == "static", now)
         self._answer(frame, {"watch": watcher.number, "topic": f"{inbox}/resources/{watcher.number}"})
 
-    def _keep(self, frame: Frame, wish: KeepWish | UnwatchWish, now: Instant) -> None:
-        watcher = self._watchers.by_number.get(wish.watch)
+    def _keep(self, frame: Frame, call: KeepCall | UnwatchCall, now: Instant) -> None:
+        watcher = self._watchers.by_number.get(call.watch)
         if watcher is None or watcher.asker != frame.origin:
             self._answer(frame, {"known": False})
             return
-        if isinstance(wish, UnwatchWish):
+        if isinstance(call, UnwatchCall):
             self._watchers.end(self._core, watcher)
-        elif wish.again:
+        elif call.again:
             self._watchers.again(self._core, watcher, now)
         self._answer(frame, {"known": True, "number": watcher.told})
 

@@ -28,7 +28,7 @@ MARGIN_NS = 5_000_000_000  # how long an unshared request is remembered beyond i
 
 
 @dataclass(frozen=True, slots=True)
-class ResourceWish:
+class ResourceQuestion:
     """A client's request."""
 
     condition: ResourceCondition
@@ -61,7 +61,7 @@ class Gathered:
     """One request in progress."""
 
     id: RequestId
-    wish: ResourceWish
+    question: ResourceQuestion
     answered: Answered
     began: Instant
     ends: Instant
@@ -107,7 +107,7 @@ class AnswerGathering:
         self._reply = reply  # where direct answers to a request go; None: not known yet
         self._number = 0
 
-    def begin(self, wish: ResourceWish, answered: Answered, now: Instant) -> RequestId:
+    def begin(self, question: ResourceQuestion, answered: Answered, now: Instant) -> RequestId:
         """Send the request. The answer may arrive before this returns."""
         if len(self.under_way) >= self._requests_max:
             raise ProtocolError(Reason.RESOURCE_REQUESTS_OVER_LIMIT, "too many requests are under way at this broker")
@@ -115,25 +115,25 @@ class AnswerGathering:
         assert ways is not None
         self._number += 1
         id = (ways.broker, ways.incarnation, self._number)
-        gathered = self.under_way[id] = Gathered(id, wish, answered, now, now + wish.deadline_ns)
+        gathered = self.under_way[id] = Gathered(id, question, answered, now, now + question.deadline_ns)
         self._timers.set(("deadline", id), gathered.ends, lambda now: self._end(gathered, now))
         self._try(gathered, now)
         return id
 
     def _try(self, gathered: Gathered, now: Instant) -> None:
-        wish, first = gathered.wish, gathered.attempt == 0
+        question, first = gathered.question, gathered.attempt == 0
         issued = self._network_time(now)
-        reply = self._reply(gathered.id) if first and wish.deliver == DIRECT else None
-        deliver = NORMAL if not first or (wish.deliver == DIRECT and reply is None) else wish.deliver
+        reply = self._reply(gathered.id) if first and question.deliver == DIRECT else None
+        deliver = NORMAL if not first or (question.deliver == DIRECT and reply is None) else question.deliver
         for host in gathered.short:
             gathered.hosts.pop(host, None)
         gathered.is_whole = False
         gathered.due = {}
         gathered.arrived.clear()
-        lasts = wish.cache_ns if deliver == SIMILARITY else gathered.ends - now + MARGIN_NS
+        lasts = question.cache_ns if deliver == SIMILARITY else gathered.ends - now + MARGIN_NS
         request = ResourceRequest(
-            *(gathered.id, gathered.attempt, wish.condition.text, issued, issued + lasts, deliver),
-            *(wish.best, wish.order, wish.max_age_ns if first else 0, None, reply),
+            *(gathered.id, gathered.attempt, question.condition.text, issued, issued + lasts, deliver),
+            *(question.best, question.order, question.max_age_ns if first else 0, None, reply),
         )
         half = (gathered.ends - now) // 2
         if half > AGAIN_MS * NS_PER_MS:
@@ -190,7 +190,7 @@ class AnswerGathering:
 
     def _drop_outdated(self, gathered: Gathered, attempt: int) -> None:
         """Drop what an earlier attempt found if its host has answered since, or no longer offers what matches."""
-        hosts = {host.broker for host in self._table.still_overlapping(gathered.wish.condition)}
+        hosts = {host.broker for host in self._table.still_overlapping(gathered.question.condition)}
         for id, each in list(gathered.found.items()):
             since = gathered.answered_in.get(each.host, 0)
             if gathered.attempts[id] < (since if each.host in hosts else attempt):
@@ -203,7 +203,9 @@ class AnswerGathering:
             old = [id for id, each in gathered.found.items() if each.host == host.broker]
             if not old and host.broker not in gathered.hosts:
                 continue
-            offers = any(each.broker == host.broker for each in self._table.still_overlapping(gathered.wish.condition))
+            offers = any(
+                each.broker == host.broker for each in self._table.still_overlapping(gathered.question.condition)
+            )
             for id in old:
                 if not offers or gathered.found[id].incarnation < host.incarnation:
                     del gathered.found[id]
@@ -211,7 +213,7 @@ class AnswerGathering:
                 gathered.hosts.pop(host.broker, None)
 
     def _missing(self, gathered: Gathered) -> list[str]:
-        hosts = self._table.still_overlapping(gathered.wish.condition)
+        hosts = self._table.still_overlapping(gathered.question.condition)
         return [host.name for host in hosts if host.broker not in gathered.hosts]
 
     def _end(self, gathered: Gathered, now: Instant) -> None:
@@ -221,9 +223,9 @@ class AnswerGathering:
         self._timers.cancel(("silence", gathered.id))
         for host in gathered.short:
             gathered.hosts.pop(host, None)
-        wish, missing = gathered.wish, self._missing(gathered)
-        found = best(list(gathered.found.values()), wish.best, wish.order, self._cost)
-        shared = wish.deliver == SIMILARITY and gathered.attempt == 0 and wish.max_age_ns > 0
+        question, missing = gathered.question, self._missing(gathered)
+        found = best(list(gathered.found.values()), question.best, question.order, self._cost)
+        shared = question.deliver == SIMILARITY and gathered.attempt == 0 and question.max_age_ns > 0
         gathered.answered(
             GatheredAnswer(
                 *(

@@ -18,18 +18,20 @@ import msgspec
 from heliograph.discovery.resources.conditions import ResourceCondition, fixed_values, read_condition
 from heliograph.discovery.resources.core import ResourceCore
 from heliograph.discovery.resources.forwarding import HERE, NORMAL
-from heliograph.discovery.resources.gathering import GatheredAnswer, ResourceWish
+from heliograph.discovery.resources.gathering import GatheredAnswer, ResourceQuestion
 from heliograph.discovery.resources.messages import AdvertisedResource, RequestId, ResourceState
 from heliograph.discovery.resources.table import HostingBroker, TableDifference, TableRow
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant, LinkId, Timers
 from heliograph.matching.boxes.chunk import Stored
 from heliograph.matching.boxes.index import BoxIndex, IndexFullError
+from heliograph.model.ages import Age
 from heliograph.model.predicates import Value
 
 SOON_NS = 20_000_000  # after a way changed, so that several changes are handled as one
 AGAIN_NS = 500_000_000  # if hosts were missing
 SNAPSHOT_PART = 200  # resources in one publication
+ROWS_PER_WAKE = 5 * SNAPSHOT_PART  # of a long snapshot: a few milliseconds
 
 _encode = msgspec.json.Encoder().encode
 
@@ -170,15 +172,13 @@ class Watchers:
         """Send what there is now."""
         if self.by_number.get(watcher.number) is not watcher:
             return
-        if watcher.is_static:
-            found = [described_row(row) for row in core.static(watcher.condition)]
-            hosts = {host.name: host.age for host in core.table.hosts.values()}
-            self._tell_snapshot(watcher, found, hosts, [])
-            return
         if watcher.asking:
             self.again(core, watcher, now + SOON_NS)
             return
-        wish = ResourceWish(watcher.condition, NORMAL, deadline_ns=self._deadline_ns)
+        if watcher.is_static:
+            self._snapshot_static(core, watcher, now)
+            return
+        question = ResourceQuestion(watcher.condition, NORMAL, deadline_ns=self._deadline_ns)
         watcher.asking = True
 
         def answered(answer: GatheredAnswer, now: Instant) -> None:
@@ -188,11 +188,35 @@ class Watchers:
             self._answered(core, watcher, answer, now)
 
         try:
-            core.gathering.begin(wish, answered, now)
+            core.gathering.begin(question, answered, now)
         except ProtocolError as error:
             core.count(error.reason)
             watcher.asking = False
             self.again(core, watcher, now + AGAIN_NS)
+
+    def _snapshot_static(self, core: ResourceCore, watcher: Watcher, now: Instant) -> None:
+        """Send the static resources, some per wake. Changes in the meantime have higher numbers and win."""
+        ages = {host.broker: host.age for host in core.table.hosts.values()}
+        hosts = {host.name: host.age for host in core.table.hosts.values()}
+        rows = core.static(watcher.condition)
+        watcher.asking = True
+
+        def go_on(start: int, now: Instant) -> None:
+            if self.by_number.get(watcher.number) is not watcher:
+                return
+            for first in range(start, min(start + ROWS_PER_WAKE, len(rows) - SNAPSHOT_PART), SNAPSHOT_PART):
+                part = rows[first : first + SNAPSHOT_PART]
+                self._tell(watcher, snapshot=[described_row(row, ages[row.host.broker]) for row in part], more=True)
+            rest = start + ROWS_PER_WAKE
+            if rest < len(rows) - SNAPSHOT_PART:
+                self._timers.set(("snapshot", watcher.number), 0, lambda now: go_on(rest, now))
+                return
+            watcher.asking = False
+            last = max(0, -(-len(rows) // SNAPSHOT_PART) - 1) * SNAPSHOT_PART
+            found = [described_row(row, ages[row.host.broker]) for row in rows[last:]]
+            self._tell(watcher, snapshot=found, hosts=hosts, missing=[])
+
+        go_on(0, now)
 
     def _answered(self, core: ResourceCore, watcher: Watcher, answer: GatheredAnswer, now: Instant) -> None:
         found = [
@@ -225,17 +249,18 @@ def name_of(core: ResourceCore, broker: int) -> str:
 
 
 def described(
-    host: HostingBroker, advertised: AdvertisedResource, values: dict[str, Value] | None = None
+    host: HostingBroker, advertised: AdvertisedResource, values: dict[str, Value] | None = None, age: Age | None = None
 ) -> dict[str, Any]:
-    """A static resource, as requesters see it."""
+    """A static resource, as requesters see it; ``age``: as of which change of its host."""
+    incarnation, number = age or host.age
     return {
         **{"id": f"{advertised.id:016x}", "name": advertised.name, "host": host.name, "epoch": advertised.epoch},
-        **{"incarnation": host.incarnation, "number": host.number, "age_ms": 0.0},
+        **{"incarnation": incarnation, "number": number, "age_ms": 0.0},
         "values": fixed_values(read_condition(advertised.where)) if values is None else values,
         "where": advertised.where,
     }
 
 
-def described_row(row: TableRow) -> dict[str, Any]:
+def described_row(row: TableRow, age: Age | None = None) -> dict[str, Any]:
     """The same, of a row of the table."""
-    return described(row.host, row.advertised, row.fixed)
+    return described(row.host, row.advertised, row.fixed, age)

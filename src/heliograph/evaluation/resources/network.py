@@ -23,7 +23,7 @@ from statistics import mean
 from heliograph.discovery.resources.conditions import read_condition
 from heliograph.discovery.resources.config import ResourcesConfig
 from heliograph.discovery.resources.core import ResourceCore
-from heliograph.discovery.resources.gathering import GatheredAnswer, ResourceWish
+from heliograph.discovery.resources.gathering import GatheredAnswer, ResourceQuestion
 from heliograph.discovery.resources.messages import AdvertisedResource, ResourceRequest, ResourcesFound
 from heliograph.discovery.resources.watchers import Watchers
 from heliograph.evaluation.resources.workload import WorkloadRequest, WorkloadResource
@@ -291,21 +291,21 @@ class ResourceNetwork:
         hosting.register(AdvertisedResource(id, is_static, where, 1, resource.name), "owner", LEASE_NS, now)
         if not is_static:
             hosting.update(id, dict(resource.values), 1, now)
-        core.spreading.flush()
+        core.flush()
 
     def ask(
         self, broker: int, request: WorkloadRequest, deliver: str, answered: Callable[[GatheredAnswer, int], None]
     ) -> None:
         """A client makes a one-time request; ``answered`` gets the answer and how many nanoseconds it took."""
         began, node = self.now, self.nodes[broker]
-        wish = ResourceWish(*(read_condition(request.where), deliver, 0, "", CACHE_NS, 600 * SECOND, CACHE_NS))
+        question = ResourceQuestion(*(read_condition(request.where), deliver, 0, "", CACHE_NS, 600 * SECOND, CACHE_NS))
 
         def hear(answer: GatheredAnswer, now: int) -> None:
             node.extra_results += len(answer.found)
             node.after.append(lambda at: answered(answer, at - began))
 
         def begin(now: int) -> None:
-            node.core.gathering.begin(wish, hear, now)
+            node.core.gathering.begin(question, hear, now)
 
         self.client(broker, begin)
 

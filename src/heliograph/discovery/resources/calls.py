@@ -1,4 +1,4 @@
-"""Wishes: the requests of owners and requesters to the resource service of their broker, as typed structs.
+"""Calls: the requests of owners and requesters to the resource service of their broker, as typed structs.
 
 In:    JSON from clients.
 Out:   structs; ProtocolError if the JSON is invalid.
@@ -26,7 +26,7 @@ Seconds = Annotated[float, Meta(gt=0, le=31_536_000)]
 Model = Annotated[str, Meta(pattern=r"\A(static|dynamic)\Z")]
 
 
-class RegisterWish(Body, frozen=True, tag="register", tag_field="do"):
+class RegisterCall(Body, frozen=True, tag="register", tag_field="do"):
     """Register a resource, or attach it here."""
 
     secret: Secret
@@ -41,7 +41,7 @@ class RegisterWish(Body, frozen=True, tag="register", tag_field="do"):
     attached: bool = False  # it may be registered at another broker as well
 
 
-class UpdateWish(Body, frozen=True, tag="update", tag_field="do"):
+class UpdateCall(Body, frozen=True, tag="update", tag_field="do"):
     """Set its latest values."""
 
     secret: Secret
@@ -50,26 +50,26 @@ class UpdateWish(Body, frozen=True, tag="update", tag_field="do"):
     lease_s: Seconds = 60
 
 
-class RenewWish(Body, frozen=True, tag="renew", tag_field="do"):
+class RenewCall(Body, frozen=True, tag="renew", tag_field="do"):
     """Renew its lease."""
 
     secret: Secret
     lease_s: Seconds = 60
 
 
-class WithdrawWish(Body, frozen=True, tag="withdraw", tag_field="do"):
+class WithdrawCall(Body, frozen=True, tag="withdraw", tag_field="do"):
     """Withdraw it."""
 
     secret: Secret
 
 
-class ListWish(Body, frozen=True, tag="list", tag_field="do"):
+class ListCall(Body, frozen=True, tag="list", tag_field="do"):
     """List what is hosted here."""
 
     start: Count = 0
 
 
-class DiscoverWish(Body, frozen=True, tag="discover", tag_field="do"):
+class DiscoverCall(Body, frozen=True, tag="discover", tag_field="do"):
     """Make a one-time request."""
 
     where: Text = "true"
@@ -82,14 +82,14 @@ class DiscoverWish(Body, frozen=True, tag="discover", tag_field="do"):
     deadline_ms: Annotated[int, Meta(ge=10, le=600_000)] | None = None
 
 
-class PartWish(Body, frozen=True, tag="part", tag_field="do"):
+class PartCall(Body, frozen=True, tag="part", tag_field="do"):
     """Fetch the next part of a long answer."""
 
     answer: Count
     start: Count
 
 
-class WatchWish(Body, frozen=True, tag="watch", tag_field="do"):
+class WatchCall(Body, frozen=True, tag="watch", tag_field="do"):
     """Begin a continuous request."""
 
     where: Text = "true"
@@ -97,43 +97,43 @@ class WatchWish(Body, frozen=True, tag="watch", tag_field="do"):
     language: Name = "predicates"
 
 
-class KeepWish(Body, frozen=True, tag="keep", tag_field="do"):
+class KeepCall(Body, frozen=True, tag="keep", tag_field="do"):
     """Ask whether a watch is known here, and for its last number."""
 
     watch: Count
     again: bool = False  # something was missed: send everything again
 
 
-class UnwatchWish(Body, frozen=True, tag="unwatch", tag_field="do"):
+class UnwatchCall(Body, frozen=True, tag="unwatch", tag_field="do"):
     """End a watch."""
 
     watch: Count
 
 
-class TablesWish(Body, frozen=True, tag="tables", tag_field="do"):
+class TablesCall(Body, frozen=True, tag="tables", tag_field="do"):
     """Ask for the service's counters and its tables of requests."""
 
 
-Wish = (
-    RegisterWish
-    | UpdateWish
-    | RenewWish
-    | WithdrawWish
-    | ListWish
-    | DiscoverWish
-    | PartWish
-    | WatchWish
-    | KeepWish
-    | UnwatchWish
-    | TablesWish
+Call = (
+    RegisterCall
+    | UpdateCall
+    | RenewCall
+    | WithdrawCall
+    | ListCall
+    | DiscoverCall
+    | PartCall
+    | WatchCall
+    | KeepCall
+    | UnwatchCall
+    | TablesCall
 )
-_decoder = msgspec.json.Decoder(Wish)
+_decoder = msgspec.json.Decoder(Call)
 
 
-def decode_wish(data: bytes) -> Wish:
+def decode_call(data: bytes) -> Call:
     """JSON as a request."""
     try:
-        wish: Wish = _decoder.decode(data)
+        call: Call = _decoder.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise ProtocolError(Reason.RESOURCE_WISH_MALFORMED, str(error)) from None
-    return wish
+        raise ProtocolError(Reason.RESOURCE_CALL_MALFORMED, str(error)) from None
+    return call
