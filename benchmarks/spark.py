@@ -31,7 +31,7 @@ HOW = [
     "the same rows, all columns of the source, written to noop; Parquet is zstd, as the archive writes it",
     "stream: batches of 500,000 rows, by Spark's own time of each batch",
     "cpu_s: CPU seconds of the store's process, of Spark's Python workers and of its Java for a million rows",
-    "live: published and delivered per second by another broker than the store's; the archive runs at nice 19",
+    "live: delivered per second by another broker than the store's; the archive has the priority of an embedded job",
 ]
 
 

@@ -33,7 +33,6 @@ FILE_ROWS = 250_000  # of a Parquet file, and of a task
 STREAM_ROWS = 500_000
 ARCHIVE_ROWS = 50_000  # of a micro-batch while live traffic flows
 LIVE_S = 2.0
-LOWEST = 19  # nice
 WAIT_S = 60
 
 
@@ -187,9 +186,12 @@ def _wait_for_a_batch(query: Any) -> None:
 
 
 def _give_way() -> None:
-    """Java and its Python workers run only when nothing else wants to, as a job does beside a broker."""
+    """Java and its Python workers get the priority that an embedded job has."""
+    from heliograph.pipeline.session import NICE
+
     for each in psutil.Process().children(recursive=True):
         if "java" in each.name():
             for one in (each, *each.children(recursive=True)):
                 for thread in one.threads():
-                    os.setpriority(os.PRIO_PROCESS, thread.id, LOWEST)
+                    nice = max(NICE, os.getpriority(os.PRIO_PROCESS, thread.id))
+                    os.setpriority(os.PRIO_PROCESS, thread.id, nice)

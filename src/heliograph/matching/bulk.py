@@ -25,17 +25,23 @@ NONE = np.zeros(0, np.int64)
 class _FilterGroup:
     """The subscriptions of one topic filter."""
 
-    __slots__ = ("always", "conditions", "index", "places", "synopses")
+    __slots__ = ("always", "conditions", "firsts", "has_residues", "index", "places", "sizes", "synopses")
 
     def __init__(self) -> None:
         self.always: list[int] = []  # subscriptions without a condition
         self.conditions: dict[Condition, list[int]] = {}
         self.index: BatchIndex | None = None
         self.places: list[tuple[Condition, Any]] = []
+        self.has_residues = False
+        self.firsts: Any = NONE  # per condition its first subscription …
+        self.sizes: Any = NONE  # … and how many there are
         self.synopses: tuple[str, ...] = ()
 
     def settle(self) -> None:
         self.places = [(condition, np.array(numbers)) for condition, numbers in self.conditions.items()]
+        self.has_residues = any(condition.residue is not None for condition, _ in self.places)
+        self.firsts = np.array([numbers[0] for _, numbers in self.places], np.int64)
+        self.sizes = np.array([len(numbers) for _, numbers in self.places], np.int64)
         if self.places:
             self.index = BatchIndex([box(condition.box) for condition, _ in self.places])
             wanted = dict.fromkeys(c.synopsis for c, _ in self.places if c.synopsis is not None)
@@ -124,11 +130,11 @@ def _spread(group: _FilterGroup, events: Any, which: Any, event_of: EventOf) -> 
         pair
         for pair, place in enumerate(which.tolist())
         if (residue := group.places[place][0].residue) is not None and not residue.matches(event_of(int(events[pair])))
-    ] if any(condition.residue is not None for condition, _ in group.places) else []  # fmt: skip
+    ] if group.has_residues else []  # fmt: skip
     if drop:
         events, which = np.delete(events, drop), np.delete(which, drop)
-    if all(len(numbers) == 1 for _, numbers in group.places):
-        return events, np.array([numbers[0] for _, numbers in group.places])[which]
-    sizes = np.array([len(numbers) for _, numbers in group.places])[which]
+    if len(which) == 0 or group.sizes.max() == 1:
+        return events, group.firsts[which]
+    sizes = group.sizes[which]
     places = np.concatenate([group.places[place][1] for place in which.tolist()]) if len(which) else NONE
     return np.repeat(events, sizes), places

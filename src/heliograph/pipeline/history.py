@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from heliograph.errors import UsageError
 from heliograph.matching.boxes.batch import EventColumn, NumberColumn, ValueColumn, WordColumn
 from heliograph.matching.bulk import BulkMatcher
-from heliograph.matching.condition import Event
+from heliograph.matching.condition import Condition, Event
 from heliograph.matching.languages import compile
 from heliograph.model.topics import filter_fault
 
@@ -34,7 +34,10 @@ KEY = ("store", "partition", "offset")  # identifies an event
 Subscription = tuple[str, str, str, str]
 """Id, topic filter, language and condition (both may be empty)."""
 
-_matchers: dict[str, BulkMatcher] = {}
+_Packed = tuple[str, str, Condition | None, str, str]
+"""Id, topic filter, condition; or language and text of a condition that tasks read themselves."""
+
+_matchers: dict[str, tuple[BulkMatcher, pa.Array]] = {}
 
 
 def match(
@@ -51,13 +54,7 @@ def match(
     wanted = list(subscriptions)
     if len(wanted) > SUBSCRIPTIONS_MAX:
         raise UsageError(f"{len(wanted):,} subscriptions at once; at most {SUBSCRIPTIONS_MAX:,}")
-    for id, pattern, language, where in wanted:  # report mistakes here, not in a task
-        fault = filter_fault(pattern.encode())
-        if fault is not None:
-            raise UsageError(f"subscription {id!r}: the filter {pattern!r}: {fault}")
-        if where:
-            compile(language or "predicates", where)
-    packed = pickle.dumps(wanted)
+    packed = pickle.dumps([_checked(each) for each in wanted])
     number = sha256(packed).hexdigest()
     used = dict.fromkeys(("topic", "headers", "value", *keep, *typed))
     there = [name for name in used if name in events.columns]
@@ -66,14 +63,28 @@ def match(
     )
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        matcher = _matcher(number, packed)
-        ids = pa.array([id for id, *_ in pickle.loads(packed)], pa.string())  # noqa: S301 our own driver packed it
+        matcher, ids = _matcher(number, packed)
         for batch in batches:
             found, places = match_batch(matcher, batch, typed)
             kept = [batch.column(name).take(pa.array(found)) for name in keep]
             yield pa.RecordBatch.from_arrays([ids.take(pa.array(places)), *kept], ["subscription", *keep])
 
     return events.select(*there).mapInArrow(run, schema)
+
+
+def _checked(subscription: Subscription) -> _Packed:
+    """A subscription for tasks; mistakes are reported here, not there.
+
+    Its condition is read once, here, unless it has a residue: that may hold what cannot be sent, such as a compiled
+    expression of another library.
+    """
+    id, pattern, language, where = subscription
+    fault = filter_fault(pattern.encode())
+    if fault is not None:
+        raise UsageError(f"subscription {id!r}: the filter {pattern!r}: {fault}")
+    condition = compile(language or "predicates", where) if where else None
+    is_plain = condition is None or condition.residue is None
+    return (id, pattern, condition, "", "") if is_plain else (id, pattern, None, language or "predicates", where)
 
 
 def match_batch(matcher: BulkMatcher, batch: pa.RecordBatch, typed: Sequence[str] = ()) -> tuple[Any, Any]:
@@ -126,17 +137,18 @@ class _EventReader:
         return rows[place]
 
 
-def _matcher(number: str, packed: bytes) -> BulkMatcher:
-    """The matcher of these subscriptions, built once in this worker."""
+def _matcher(number: str, packed: bytes) -> tuple[BulkMatcher, pa.Array]:
+    """The matcher of these subscriptions, built once in this worker, and their ids."""
     found = _matchers.get(number)
     if found is None:
         while len(_matchers) >= MATCHERS_MAX:
             del _matchers[next(iter(_matchers))]
-        subscriptions: list[Subscription] = pickle.loads(packed)  # noqa: S301 our own driver packed it
-        found = _matchers[number] = BulkMatcher(
+        subscriptions: list[_Packed] = pickle.loads(packed)  # noqa: S301 our own driver packed it
+        matcher = BulkMatcher(
             [
-                (pattern.encode(), compile(language or "predicates", where) if where else None)
-                for _, pattern, language, where in subscriptions
+                (pattern.encode(), compile(language, where) if where else condition)
+                for _, pattern, condition, language, where in subscriptions
             ]
         )
+        found = _matchers[number] = (matcher, pa.array([id for id, *_ in subscriptions], pa.string()))
     return found

@@ -20,14 +20,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from heliograph.matching.similarity import Forest
 from heliograph.model.topics import covers as filter_covers
-from heliograph.pipeline.wishes import LEVELS, NEVER, Coverers, Wish, from_key, key_of, maximal
+from heliograph.pipeline.wishes import LEVELS, Coverers, Wish, from_key, key_of, maximal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -75,6 +75,15 @@ class RequestStudy:
         }
 
 
+class _Counts(NamedTuple):
+    """Counts of a set of requests; wishes are the different ones that can be read."""
+
+    requests: int
+    wishes: int
+    unreadable: int
+    never: int
+
+
 def study(requests: DataFrame, broadcast_max: int = BROADCAST_MAX) -> RequestStudy:
     """Blocks and similarity of a set of requests."""
     from pyspark.sql import functions as f
@@ -83,14 +92,16 @@ def study(requests: DataFrame, broadcast_max: int = BROADCAST_MAX) -> RequestStu
     texts = requests.groupBy("filter", "language", "where").agg(f.count(f.lit(1)).alias("requests"))
     found = texts.mapInArrow(_read, _WISHES)
     wishes = found.groupBy("key").agg(f.sum("requests").alias("requests")).persist()
-    odd = {row["key"]: row["requests"] for row in wishes.where("key is null or length(key) = 0").collect()}
-    total, distinct = wishes.agg(f.sum("requests"), f.sum(f.expr("int(length(key) > 0)"))).first() or (0, 0)
+    sums = ("requests", "int(length(key) > 0)", "if(key is null, requests, 0)", "if(length(key) = 0, requests, 0)")
+    counted = wishes.agg(*(f.sum(f.expr(each)) for each in sums)).first() or ()
+    counts = _Counts(*(int(each or 0) for each in counted))
     signed = wishes.where("length(key) > 0").mapInArrow(_signing(_level(wishes)), _SIGNED).persist()
     under = _coverable([row["signature"] for row in signed.select("signature").distinct().collect()])
     wide = signed.groupBy("signature").applyInArrow(_keep_wide, _SIGNED).persist()
-    few = wide.count() <= broadcast_max
+    kept = wide.count()
+    few = kept <= broadcast_max
     links = (_linked_by_broadcast if few else _linked_by_join)(spark, signed, wide, under).persist()
-    return _blocks(wide, links, int(total or 0), int(distinct or 0), odd, "broadcast" if few else "joined")
+    return _blocks(wide, kept, links, counts, "broadcast" if few else "joined")
 
 
 def savings(requests: DataFrame, lifetimes_s: tuple[int, ...] = LIFETIMES_S) -> DataFrame:
@@ -178,9 +189,7 @@ def _linked_by_join(spark: SparkSession, signed: DataFrame, wide: DataFrame, und
     return asking.groupBy("signature").cogroup(wide.groupBy("signature")).applyInArrow(link, _LINKS)
 
 
-def _blocks(
-    wide: DataFrame, links: DataFrame, total: int, distinct: int, odd: dict[Any, int], how: str
-) -> RequestStudy:
+def _blocks(wide: DataFrame, kept: int, links: DataFrame, counts: _Counts, how: str) -> RequestStudy:
     """Combine what the tasks found."""
     from pyspark.sql import functions as f
 
@@ -205,13 +214,13 @@ def _blocks(
     squares, blocks = labelled.agg(f.sum(f.col("requests").cast("double") ** 2), f.count(f.lit(1))).first() or (0, 0)
     top = wide.join(covered, "id", "left_anti").join(labels, "id", "left")
     return RequestStudy(
-        requests=total,
-        unreadable=odd.get(None, 0),
-        never=next((count for key, count in odd.items() if key is not None and bytes(key) == NEVER), 0),
-        wishes=distinct,
-        maximal_wishes=wide.count() - covered.count(),
+        requests=counts.requests,
+        unreadable=counts.unreadable,
+        never=counts.never,
+        wishes=counts.wishes,
+        maximal_wishes=kept - covered.count(),
         blocks=blocks,
-        similarity=float(squares or 0) ** 0.5 / total if total else 0.0,
+        similarity=float(squares or 0) ** 0.5 / counts.requests if counts.requests else 0.0,
         block_sizes=labelled,
         wide=top.select("id", "key", "requests", f.coalesce("block", "id").alias("block")),
         how=how,

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 MASTER = "local[*]"
 HEAP = "2g"
-LOWEST = 19  # nice
+STACK = "-Xss32m"  # of a thread, at most: Spark searches the text of a stopped query's error with deep recursion
+NICE = 15  # what else runs gets the processor first, and yet Spark starts its workers in time
 GATEWAY = "py4j"  # the package through which PySpark calls Java
 SUBMITTED = "PYSPARK_GATEWAY_PORT"  # spark-submit starts Java first, and passes its port to the application
 SETTINGS: dict[str, str] = {
@@ -72,7 +73,7 @@ def session(
 ) -> SparkSession:
     """The session of this process; created on first use. ``remote`` is a Spark Connect server (``sc://host:port``).
 
-    If it ``gives_way``, this process and an embedded Spark run only when other processes leave them the processor.
+    If it ``gives_way``, this process and an embedded Spark have a low priority.
     """
     if _made:
         return _made[0]
@@ -134,9 +135,9 @@ def _not_by_py4j(record: logging.LogRecord) -> bool:
 
 
 def give_way() -> None:
-    """This process, and what it starts, runs only when nothing more important does: no broker waits for a job."""
+    """This process, and what it starts, gets little of a processor that others want too: no broker waits for a job."""
     try:
-        os.setpriority(os.PRIO_PROCESS, 0, LOWEST)
+        os.setpriority(os.PRIO_PROCESS, 0, max(NICE, os.getpriority(os.PRIO_PROCESS, 0)))
     except (AttributeError, OSError):
         pass  # then it competes like any other process
 
@@ -162,7 +163,7 @@ def _folders(folder: Path) -> dict[str, str]:
     return {
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.local.dir": str(folder / "local"),
-        "spark.driver.extraJavaOptions": f"-Dderby.system.home={folder / 'derby'} -XX:+UseParallelGC",
+        "spark.driver.extraJavaOptions": f"-Dderby.system.home={folder / 'derby'} -XX:+UseParallelGC {STACK}",
     }
 
 

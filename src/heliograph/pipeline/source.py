@@ -169,8 +169,10 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"_options": self._options, "_client": None, "_named": set(), "_last": None}
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 Spark's name
-        """Where a new query begins."""
-        return resolve(self._options.starting, self._logs())
+        """Where a new query begins. From then on, retention waits for its reader."""
+        begin = resolve(self._options.starting, self._logs())
+        self.commit(begin)
+        return begin
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 Spark's name
         """The end of the next micro-batch."""

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from heliograph.matching.boxes.box import Box
-from heliograph.matching.boxes.keys import FLOAT_MAX, Interval
+from heliograph.matching.boxes.keys import FLOAT_MAX, NUMBER, Interval
 from heliograph.matching.boxes.ruler import ABSENT, FIRST, ODD, Ruler
 
 ROWS_BYTES_MAX = 64 << 20  # of one attribute
@@ -42,14 +42,19 @@ class EventColumn(Protocol):
         """One value."""
         ...
 
+    def floats(self) -> tuple[Any, Any] | None:
+        """The values as floats, and which of them are exactly that; None if the column has no numbers."""
+        ...
+
 
 class ValueColumn:
     """A column of any values."""
 
-    __slots__ = ("_values",)
+    __slots__ = ("_floats", "_values")
 
     def __init__(self, values: Sequence[object]) -> None:
         self._values = values
+        self._floats: tuple[Any, Any] | None = None
 
     def __len__(self) -> int:
         return len(self._values)
@@ -74,6 +79,14 @@ class ValueColumn:
     def value(self, event: int) -> object:
         """One value."""
         return self._values[event]
+
+    def floats(self) -> tuple[Any, Any] | None:
+        """Computed once."""
+        if self._floats is None:
+            exact = np.array([_is_exact(value) for value in self._values], bool)
+            found = [float(value) if known else 0.0 for value, known in zip(self._values, exact, strict=True)]  # type: ignore[arg-type]
+            self._floats = np.array(found, np.float64), exact
+        return self._floats
 
 
 class NumberColumn:
@@ -105,6 +118,13 @@ class NumberColumn:
         """One value."""
         return self._values[event].item() if self._present[event] else None
 
+    def floats(self) -> tuple[Any, Any] | None:
+        """All of them, except large integers."""
+        values = self._values
+        if values.dtype.kind == "f":
+            return values.astype(np.float64), self._present
+        return values.astype(np.float64), self._present & (values < EXACT_MAX) & (values > -EXACT_MAX)
+
 
 class WordColumn:
     """A column of strings with few different ones: codes, and the string of each code; a code below 0 is absent."""
@@ -128,6 +148,35 @@ class WordColumn:
         code = self._codes[event]
         return self._words[code] if code >= 0 else None
 
+    def floats(self) -> tuple[Any, Any] | None:
+        """None: these are strings."""
+        return None
+
+
+class _NumberBounds:
+    """The bounds of boxes in one attribute as floats, if these are exact: then many are compared at once."""
+
+    __slots__ = ("ends", "plain", "starts")
+
+    def __init__(self, boxes: int, stored: Mapping[int, Interval]) -> None:
+        self.plain = np.zeros(boxes, bool)
+        self.starts, self.ends = np.zeros(boxes), np.zeros(boxes)
+        for place, held in stored.items():
+            is_bound = held.end is None or _is_exact(held.end)
+            if held.zone == NUMBER and not held.holes and _is_exact(held.start) and is_bound:
+                self.plain[place] = True
+                self.starts[place], self.ends[place] = held.start, np.inf if held.end is None else held.end
+
+    def wrong(self, column: EventColumn, events: Any, places: Any) -> tuple[Any, Any]:
+        """Of these pairs: which do not match, and which are not decided here."""
+        given = column.floats()
+        if given is None:
+            return np.zeros(len(places), bool), np.ones(len(places), bool)
+        floats, exact = given
+        decided = self.plain[places] & exact[events]
+        values = floats[events]
+        return decided & ((values < self.starts[places]) | (values >= self.ends[places])), ~decided
+
 
 class BatchIndex:
     """Boxes by their places; a place with None is never matched."""
@@ -143,6 +192,7 @@ class BatchIndex:
         self._rulers: dict[str, Ruler] = {}
         self._rows: dict[str, Any] = {}
         self._unsure: dict[str, Any] = {}  # attribute -> places of boxes that its rows do not decide
+        self._bounds: dict[str, _NumberBounds] = {}  # for the same attributes
         cuts_max = max(CUTS_MIN, min(CUTS_MAX, ROWS_BYTES_MAX // (8 * self._words)))
         for attribute, stored in named.items():
             self._add(attribute, stored, cuts_max)
@@ -180,6 +230,7 @@ class BatchIndex:
         doubtful[places] = [bool(held.holes or (not exact and ruler.missing(held))) for held in stored.values()]
         if doubtful.any():
             self._unsure[attribute] = doubtful
+            self._bounds[attribute] = _NumberBounds(len(self._boxes), stored)
 
     def _slice(self, buckets: Mapping[str, Any], start: int, end: int) -> Pairs:
         out = np.repeat(self._never[None, :], end - start, axis=0)
@@ -198,14 +249,21 @@ class BatchIndex:
             if not len(asked):
                 continue
             column = columns[attribute]
-            wrong = [
-                pair
-                for pair in asked.tolist()
-                if not self._boxes[places[pair]][attribute].has(column.value(events[pair]))
-            ]
-            if wrong:
-                events, places = np.delete(events, wrong), np.delete(places, wrong)
+            wrong, open_ = self._bounds[attribute].wrong(column, events[asked], places[asked])
+            for number in np.flatnonzero(open_).tolist():
+                pair = asked[number]
+                wrong[number] = not self._boxes[places[pair]][attribute].has(column.value(events[pair]))
+            if wrong.any():
+                events, places = np.delete(events, asked[wrong]), np.delete(places, asked[wrong])
         return events, places
+
+
+def _is_exact(value: object) -> bool:
+    """True for a number that a float represents exactly."""
+    kind = type(value)
+    if kind is float:
+        return -FLOAT_MAX <= value <= FLOAT_MAX  # type: ignore[operator]
+    return kind is int and -EXACT_MAX < value < EXACT_MAX  # type: ignore[operator]
 
 
 def _bits(flags: Any, words: int, fill: bool = False) -> Any:
