@@ -182,7 +182,7 @@ def test_only_who_has_the_secret_changes_a_resource_and_a_lease_ends_without_its
 
 
 @pytest.mark.req("R1", "R12")
-def test_wrong_wishes_are_refused_with_a_reason(chain: list[Process]) -> None:
+def test_wrong_calls_are_refused_with_a_reason(chain: list[Process]) -> None:
     async def story() -> None:
         async with await connect(f"127.0.0.1:{chain[0].port}") as client:
             for where, reason in (
@@ -197,7 +197,7 @@ def test_wrong_wishes_are_refused_with_a_reason(chain: list[Process]) -> None:
             assert refused.value.reason is Reason.RESOURCE_CONDITION_UNFIT
             with pytest.raises(RefusedError) as refused:
                 await client.ask("resources", {"do": "dance"})
-            assert refused.value.reason is Reason.RESOURCE_WISH_MALFORMED
+            assert refused.value.reason is Reason.RESOURCE_CALL_MALFORMED
             for load in range(5):
                 await client.register_resource("load >= 0", name=f"m{load}", values={"load": load})
             answer = await client.discover_resources("load >= 1", best=2, order="load desc")
