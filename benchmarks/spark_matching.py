@@ -30,6 +30,7 @@ WORKLOADS = {  # attributes of a request, at least and at most; whether both end
     "interval": (1, 3, True, 20),
     "uncovered": (4, 4, True, 20),  # so narrow that nothing covers anything
 }
+WIDTH = 0.09  # of a condition on an attribute between 0 and 1
 SAMPLE = 250  # requests that are compared two by two
 SCHEMA = "filter string, language string, where string"
 Request = tuple[str, str, str]
@@ -82,14 +83,14 @@ def _pairs(frame: Any) -> tuple[int, int]:
 
 
 def _subscriptions(size: int) -> tuple[list[tuple[str, str, str, str]], list[list[Any]]]:
-    """Conditions on four of six attributes, as we read them and as columns."""
+    """Conditions on four of six attributes, as we read them and as columns. An event meets about 7 of 100,000."""
     chance = random.Random(1)
     wanted, conditions = [], []
     for number in range(size):
-        bounds = {name: chance.uniform(0, 0.7) for name in chance.sample(NAMES, 4)}
-        where = " and ".join(f"{name} >= {low} and {name} < {low + 0.3}" for name, low in bounds.items())
+        bounds = {name: chance.uniform(0, 1 - WIDTH) for name in chance.sample(NAMES, 4)}
+        where = " and ".join(f"{name} >= {low} and {name} < {low + WIDTH}" for name, low in bounds.items())
         wanted.append((str(number), "t", "predicates", where))
-        edges = [edge for n in NAMES for edge in (bounds.get(n, -1.0), bounds.get(n, 1.7) + 0.3)]
+        edges = [edge for n in NAMES for edge in (bounds.get(n, -1.0), bounds.get(n, 2.0) + WIDTH)]
         conditions.append([str(number), *edges])
     return wanted, conditions
 
