@@ -152,6 +152,12 @@ class Plans:
         self.is_troubled = True
         self._timers.set("troubled", now + TROUBLED_NS, self._calm_down)
 
+    def hear_loss(self, now: Instant) -> None:
+        """A neighbour tells of a loss. What it sends again because of that may follow before the map is settled."""
+        if not self.is_troubled:
+            self.forget_ways(self._view.paths, now)
+        self.lost(now)
+
     def _calm_down(self, now: Instant) -> None:
         self.is_troubled = False
         self._view.map.forget_breaks()

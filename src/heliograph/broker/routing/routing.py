@@ -208,9 +208,12 @@ class Routing:
             self._teller.refuse(Reason.BROKERS_OVER_LIMIT)
             return
         is_cost = self._is_cost(record)
+        losses = known.losses
         if known.learn(record):
             if is_cost:
                 self._costs_version = known.version
+            if known.losses != losses:
+                self.plans.hear_loss(now)
             self._teller.tell_record(record, link, frame.payload)
 
     def _check_inside(self, link: Port) -> None:
