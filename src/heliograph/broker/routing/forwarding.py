@@ -56,4 +56,4 @@ class Forwarding:
         return len(sent) + len(waiting)
 
     def _plan(self, gone: Neighbour, run: TargetedRun, now: Instant) -> None:
-        self.forward(gone.link, run.targets, run.frames, run.ttl, run.trace, now)
+        self.forward(gone.link, self._plans.widened(run.targets), run.frames, run.ttl, run.trace, now)

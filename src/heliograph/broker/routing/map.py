@@ -68,9 +68,13 @@ class Paths:
         found.update((self.leaders[each], None) for each in self.former.get(name, ()) if each in self.leaders)
         return list(found) or [name]
 
+    def part_named(self, name: BrokerId) -> BrokerId:
+        """The first of these."""
+        return name if name in self.parts else self.parts_named(name)[0]
+
     def next_to_part(self, name: BrokerId) -> BrokerId | None:
         """The neighbour through which that part of a cluster is reached."""
-        gateway = self.parts.get(self.parts_named(name)[0])
+        gateway = self.parts.get(self.part_named(name))
         return None if gateway is None else self.steps.get(gateway)
 
 

@@ -91,7 +91,7 @@ class Plans:
         view = self._view
         paths = view.paths
         members: dict[Neighbour, int] = {}
-        parts: dict[Neighbour, dict[int, None]] = {}
+        parts: dict[Neighbour, list[int]] = {}
         wanted = list(targets.parts)
         mask = targets.members
         while mask:
@@ -104,14 +104,12 @@ class Plans:
             else:
                 wanted.extend(paths.siblings)  # it may be in another part of our cluster now
         for part in dict.fromkeys(wanted):
-            names = paths.parts_named(part)
-            for name in names:
-                neighbour = self._holds.way_to(name, paths.next_to_part(name), trace)
-                if neighbour is not None:  # the next broker may know the old name only, or both
-                    parts.setdefault(neighbour, {})[part if len(names) == 1 else name] = None
+            neighbour = self._holds.way_to(paths.part_named(part), paths.next_to_part(part), trace)
+            if neighbour is not None:  # the next broker may know the old name only, or both
+                parts.setdefault(neighbour, []).append(part)
         found: Split = []
         for neighbour in sorted({**members, **parts}, key=lambda neighbour: neighbour.broker):
-            through = list(parts.get(neighbour, ()))
+            through = parts.get(neighbour, [])
             for start in range(0, max(1, len(through)), CLUSTERS_MAX):
                 some = tuple(through[start : start + CLUSTERS_MAX])
                 mask = members.get(neighbour, 0) if start == 0 else 0
@@ -122,7 +120,15 @@ class Plans:
         """Members and parts, by their present names."""
         paths = self._view.paths
         members = [broker for slot, broker in paths.members.items() if targets.members >> slot & 1]
-        return [*members, *(name for part in targets.parts for name in paths.parts_named(part))]
+        return [*members, *(paths.part_named(part) for part in targets.parts)]
+
+    def widened(self, targets: Targets) -> Targets:
+        """The same, with every part that broke off from one of them a short while ago."""
+        found: dict[int, None] = {}
+        for part in targets.parts:
+            names = self._view.paths.parts_named(part)
+            found.update(dict.fromkeys(names if len(names) > 1 else [part]))  # else the next may know the old name only
+        return Targets(targets.members, tuple(found), targets.groups)
 
     def sort(self, targets: Targets, waits: Callable[[int], bool]) -> tuple[Targets | None, Targets | None]:
         """Targets whose destinations have to wait, and those that need not."""
@@ -131,7 +137,7 @@ class Plans:
         for slot, broker in paths.members.items():
             if targets.members >> slot & 1 and waits(broker):
                 members |= 1 << slot
-        parts = tuple(part for part in targets.parts if any(map(waits, paths.parts_named(part))))
+        parts = tuple(part for part in targets.parts if waits(paths.part_named(part)))
         if not members and not parts:
             return None, targets
         others = tuple(part for part in targets.parts if part not in parts)
