@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import json
 from pathlib import Path
 from shutil import rmtree
 from time import monotonic
@@ -67,9 +68,9 @@ def _analyse(url: str, folder: Path, report: Report) -> None:
         told = ", ".join(f"{row['subscription']}: {row['events']:,}" for row in matched)
         print(f"   what subscriptions would have got from the past: {told}", flush=True)
         measured = [
-            {"experiment": "readings", "metric": "events", "unit": "", "label": str(n), "ours": row["events"],
-             "paper": None}
-            for n, row in enumerate(rows, 1)
+            {"experiment": "readings", "metric": "events", "unit": "", "ours": row["events"], "paper": None,
+             "parameters": json.dumps({"hall": row["topic"].rpartition("-")[2]})}
+            for row in rows
         ]  # fmt: skip
         pictures = evaluation.draw(measured, folder)
     finally:
