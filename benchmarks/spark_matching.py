@@ -24,7 +24,7 @@ from heliograph.matching.similarity import similarity as similarity_of
 
 NAMES = ("a", "b", "c", "d", "e", "f")
 MATCHES = ((1_000, 500_000), (100_000, 20_000))  # subscriptions and events; SQL compares each with each
-MATCHES_QUICK = ((1_000, 200_000), (100_000, 10_000))
+MATCHES_QUICK = ((1_000, 200_000), (100_000, 5_000))
 WORKLOADS = {  # attributes of a request, at least and at most; whether both ends are bounded; width
     "threshold": (1, 3, False, 0),
     "interval": (1, 3, True, 20),
