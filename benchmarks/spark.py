@@ -26,8 +26,9 @@ LEAST = {"batch": 0.5, "stream": 0.4, "match_1000": 1.5, "match_100000": 10.0}  
 SECONDS_MOST = {"similarity_threshold": 30.0, "similarity_interval": 30.0, "similarity_uncovered": 90.0}  # of 1M
 SLOWER_MOST = 0.20
 PEERS = ("parquet", "sql")
+UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"  # not the default: idle workers then end with a stack
 HOW = [
-    "one warm session with two cores; the first batch, or the first run, of everything is left out",
+    "one warm session with two cores, Unix sockets between Java and its workers; the first batch, or the first run, of everything is left out",
     "the same rows, all columns of the source, written to noop; Parquet is zstd, as the archive writes it",
     "stream: batches of 500,000 rows, by Spark's own time of each batch",
     "cpu_s: CPU seconds of the store's process, of Spark's Python workers and of its Java for a million rows",
@@ -44,7 +45,7 @@ def run(quick: bool) -> dict[str, Any]:
     facts = machine.facts()
     try:
         say("starting Spark")
-        spark = session("local[2]", settings={"spark.sql.shuffle.partitions": "4"})
+        spark = session("local[2]", settings={"spark.sql.shuffle.partitions": "4", UNIX_SOCKETS: "true"})
         with spark_reading.stored_rows(folder, quick) as rows:
             rounds += spark_reading.batches(spark, rows, folder, 3 if quick else 5)
             rounds += spark_reading.streams(spark, rows, folder, 3 if quick else 5)

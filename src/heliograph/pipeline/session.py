@@ -17,7 +17,6 @@ import importlib.util
 import logging
 import os
 import shutil
-import socket
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -50,8 +49,6 @@ SETTINGS: dict[str, str] = {
     "spark.sql.sources.partitionOverwriteMode": "dynamic",
     "spark.sql.files.ignoreMissingFiles": "false",
     "spark.sql.adaptive.coalescePartitions.minPartitionSize": "4m",
-    # Between Java and its Python workers; less work per byte than TCP.
-    "spark.python.unix.domain.socket.enabled": str(hasattr(socket, "AF_UNIX")).lower(),
 }
 _LOG4J = """rootLogger.level = error
 rootLogger.appenderRef.err.ref = err
