@@ -28,7 +28,8 @@ SLOWER_MOST = 0.20
 PEERS = ("parquet", "sql")
 UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"  # not the default: idle workers then end with a stack
 HOW = [
-    "one warm session with two cores, Unix sockets between Java and its workers; the first batch, or the first run, of everything is left out",
+    "one warm session with two cores; the first batch, or the first run, of everything is left out",
+    "Unix sockets between Java and its Python workers, which is not Spark's default",
     "the same rows, all columns of the source, written to noop; Parquet is zstd, as the archive writes it",
     "stream: batches of 500,000 rows, by Spark's own time of each batch",
     "cpu_s: CPU seconds of the store's process, of Spark's Python workers and of its Java for a million rows",
