@@ -37,6 +37,7 @@ class HostingBroker:
     resources: dict[int, AdvertisedResource] = field(default_factory=dict)
     slots: dict[int, int] = field(default_factory=dict)  # resource -> its id in the index
     is_partial: bool = False  # a snapshot has begun and not ended
+    parts: int = 0  # of the snapshot, that have come
 
     @property
     def age(self) -> Age:
@@ -112,13 +113,16 @@ class AdvertisementTable:
             if len(self.hosts) >= HOSTS_MAX:
                 difference.refused = len(told.add)
                 return difference
-            if not told.full:
+            if not told.full or told.part:
                 return None
-        if told.full:
+        if not told.full:
+            if host is None or host.is_partial or not follows(host.age, told.age):
+                return None
+        elif not told.part:
             host = self._begin(told, host, difference)
-        assert host is not None
-        if not told.full and not follows(host.age, told.age):
+        elif host is None or not host.is_partial or host.age != told.age or host.parts != told.part:
             return None
+        host.parts = told.part + 1
         host.name, host.place = told.name, (told.cluster, told.slot)
         host.number = told.number
         for resource in told.remove:
@@ -132,8 +136,6 @@ class AdvertisementTable:
         self, told: AdvertisementsTold, host: HostingBroker | None, difference: TableDifference
     ) -> HostingBroker:
         """A snapshot: its first part replaces everything known before."""
-        if host is not None and host.is_partial and host.age == told.age:
-            return host
         if host is not None:
             difference.is_reborn = host.incarnation != told.incarnation
             for resource in list(host.resources):
