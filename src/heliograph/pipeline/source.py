@@ -362,22 +362,22 @@ def _read_columns(options: SourceOptions) -> list[str]:
     return [*options.columns, *(name for name in needed if name not in options.columns)]
 
 
-def _joined(runs: Iterator[StoredRun]) -> Iterator[tuple[bytes, list[int], list[tuple[int, int]]]]:
+def _joined(runs: Iterator[StoredRun]) -> Iterator[tuple[list[bytes], list[Sequence[int]], list[tuple[int, int]]]]:
     """Runs merged, so that small ones cost little: their frames, positions, and times of storing."""
     parts: list[bytes] = []
-    positions: list[int] = []
+    positions: list[Sequence[int]] = []
     taken: list[tuple[int, int]] = []
     size = 0
     for run in runs:
         parts.append(run.data)
-        positions += run.positions
+        positions.append(run.positions)
         taken += run.taken or [(run.before, UNKNOWN)]
         size += run.size
         if size >= BATCH_BYTES:
-            yield b"".join(parts), positions, taken
+            yield parts, positions, taken
             parts, positions, taken, size = [], [], [], 0
-    if positions:
-        yield b"".join(parts), positions, taken
+    if parts:
+        yield parts, positions, taken
 
 
 def _once(batch: pa.RecordBatch, earlier: Sequence[str], pattern: str) -> pa.RecordBatch:

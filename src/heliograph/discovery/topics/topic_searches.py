@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from msgspec import structs
 
 from heliograph.discovery.topics import messages
 from heliograph.discovery.topics.bundle import decode_bundle
@@ -212,7 +214,7 @@ class TopicSearches:
             fitting = tuple(found.entries[number] for number in sifted.numbers)
             is_cut = len(fitting) > under_way.left
             going_on = 0 if is_cut and found.next is None else found.next  # something is left out either way
-            self._found(under_way, replace(found, entries=fitting[: under_way.left], next=going_on), now)
+            self._found(under_way, structs.replace(found, entries=fitting[: under_way.left], next=going_on), now)
 
         self._ask(job, sifted)
 
