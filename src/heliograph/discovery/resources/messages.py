@@ -12,6 +12,7 @@ named by its host broker's id, that broker's incarnation and a number. Times are
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from itertools import islice
 from typing import Annotated, TypeVar
 
@@ -184,8 +185,13 @@ Message = (
 )
 
 encode = msgspec.json.Encoder().encode
-_decoder = msgspec.json.Decoder(Message)
 ID_MAX = (1 << 64) - 1
+
+
+@cache
+def _decoder() -> msgspec.json.Decoder[Message]:
+    """Made for the first message: that takes as long as loading half of this room."""
+    return msgspec.json.Decoder(Message)
 
 
 Item = TypeVar("Item")
@@ -218,7 +224,7 @@ def length_of_part(items: Sequence[Item], start: int, count_max: int) -> int:
 def decode(data: bytes) -> Message:
     """JSON as a message."""
     try:
-        message: Message = _decoder.decode(data)
+        message = _decoder().decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ProtocolError(Reason.BODY_MALFORMED, str(error)) from None
     return message

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from heliograph.discovery.resources.messages import (
     ADVERTISEMENTS_PER_BODY_MAX,
@@ -31,15 +32,14 @@ STALLED_NS = 30_000_000_000
 Head = tuple[int, str, str, int, int, int]  # of a message: host, name, cluster, slot, incarnation, number
 
 
-@dataclass(slots=True)
-class _Outgoing:
+class _Outgoing(msgspec.Struct, eq=False):
     """A snapshot of one hosting broker for one neighbour."""
 
     head: Head
     resources: Sequence[AdvertisedResource]
     at: int = 0  # the first resource of the next part
     part: int = 0
-    changes: list[AdvertisementsTold] = field(default_factory=list)  # to be sent behind it
+    changes: list[AdvertisementsTold] = []  # to be sent behind it
 
     def next(self) -> AdvertisementsTold:
         end = self.at + length_of_part(self.resources, self.at, ADVERTISEMENTS_PER_BODY_MAX)
@@ -50,10 +50,9 @@ class _Outgoing:
         return told
 
 
-@dataclass(slots=True)
-class _Neighbour:
-    outgoing: deque[_Outgoing] = field(default_factory=deque)
-    untaken: dict[tuple[int, int], None] = field(default_factory=dict)  # parts on their way: host, number of the part
+class _Neighbour(msgspec.Struct):
+    outgoing: deque[_Outgoing] = msgspec.field(default_factory=deque)
+    untaken: dict[tuple[int, int], None] = {}  # parts on their way: host, number of the part
     moved: Instant = 0  # when a part was last taken
 
 

@@ -10,7 +10,8 @@ Paper: [resources] §3 and §4.1, the SRT. The last hop of an advertisement is t
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+
+import msgspec
 
 from heliograph.discovery.resources.conditions import ResourceCondition, fixed_values, read_condition
 from heliograph.discovery.resources.messages import AdvertisedResource, AdvertisementsTold
@@ -25,8 +26,7 @@ HOSTS_MAX = 16_384
 REMEMBERED_MAX = 4_096  # queries whose answers are kept until the table changes
 
 
-@dataclass(slots=True)
-class HostingBroker:
+class HostingBroker(msgspec.Struct):
     """A broker that hosts resources."""
 
     broker: int
@@ -34,8 +34,8 @@ class HostingBroker:
     place: Place
     incarnation: int
     number: int = 0
-    resources: dict[int, AdvertisedResource] = field(default_factory=dict)
-    slots: dict[int, int] = field(default_factory=dict)  # resource -> its id in the index
+    resources: dict[int, AdvertisedResource] = {}
+    slots: dict[int, int] = {}  # resource -> its id in the index
     is_partial: bool = False  # a snapshot has begun and not ended
     parts: int = 0  # of the snapshot, that have come
 
@@ -45,8 +45,7 @@ class HostingBroker:
         return (self.incarnation, self.number)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TableRow:
+class TableRow(msgspec.Struct, frozen=True, eq=False):
     """One advertisement, with the values that a static resource has. Resources share tuples of names."""
 
     host: HostingBroker
@@ -73,12 +72,11 @@ def newest_of(rows: Iterable[TableRow], newest: dict[int, TableRow]) -> None:
             newest[row.advertised.id] = row
 
 
-@dataclass(slots=True)
-class TableDifference:
+class TableDifference(msgspec.Struct):
     """What a change added and removed."""
 
-    added: list[AdvertisedResource] = field(default_factory=list)
-    removed: list[AdvertisedResource] = field(default_factory=list)
+    added: list[AdvertisedResource] = []
+    removed: list[AdvertisedResource] = []
     is_reborn: bool = False  # its host restarted
     refused: int = 0  # advertisements that cannot be read, or exceed the limit
 
