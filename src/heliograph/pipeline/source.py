@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from heliograph.model.publication import StoredRun
 
 BATCH_BYTES = 8 << 20  # of frames that become one Arrow batch
+GIVE_UP_S = 120.0  # without the store's broker: a task fails, instead of occupying a core for ever
 HOLDING = 1 << 31  # a channel that no reader of a client uses
 
 
@@ -328,7 +329,7 @@ def _lost(options: SourceOptions, store: str, first: int, end: int) -> None:
 def read_range(options: SourceOptions, part: LogRange) -> Iterator[pa.RecordBatch]:
     """The rows of one range, in large batches."""
     attributes = parse_attributes(options.attributes)
-    with options.connect(addresses(part.address, options)) as client:
+    with options.connect(addresses(part.address, options), give_up=GIVE_UP_S) as client:
         for number, pattern in enumerate(options.filters):
             if part.filters and not any(covers(served.encode(), pattern.encode()) for served in part.filters):
                 continue  # the store would refuse it

@@ -292,7 +292,7 @@ class Channel:
             self.under_way_bytes += size
             self._under_way.append((self.cursor, len(offsets), size))
         self.sent_to = self.cursor
-        return stored(self.inbox, store, 0, b"".join(frames), headers)
+        return stored(self.inbox, store, 0, frames, headers)
 
     def _wants_topic(self, topic: bytes) -> bool:
         wanted = self._topics.get(topic)

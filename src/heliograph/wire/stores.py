@@ -351,11 +351,18 @@ def convert_request(body: dict[str, Any]) -> StoreRequest:
 
 
 def stored(
-    inbox: bytes, store: int, sequence: int = 0, payload: bytes = b"", headers: bytes = b"", flags: int = 0
+    inbox: bytes,
+    store: int,
+    sequence: int = 0,
+    payload: bytes | Sequence[bytes] = b"",
+    headers: bytes = b"",
+    flags: int = 0,
 ) -> bytes:
-    """A STORED frame."""
-    length = BODY_BYTES + len(inbox) + len(headers) + len(payload)
-    return HEAD.pack(length, Kind.STORED, flags, len(inbox), store, sequence, len(headers)) + inbox + headers + payload
+    """A STORED frame; its payload may come in pieces."""
+    pieces = (payload,) if isinstance(payload, bytes) else payload
+    length = BODY_BYTES + len(inbox) + len(headers) + sum(map(len, pieces))
+    head = HEAD.pack(length, Kind.STORED, flags, len(inbox), store, sequence, len(headers))
+    return b"".join((head, inbox, headers, *pieces))
 
 
 def span(channel: int, before: int, after: int, offsets: Sequence[int], log: int = 0) -> bytes:
