@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -14,7 +15,14 @@ import pytest
 
 from heliograph.errors import Reason
 from heliograph.live.vaults.backend import VaultError
-from heliograph.live.vaults.sqlite import APPLICATION_ID, OVERDUE_BYTES, SqliteVault
+from heliograph.live.vaults.sqlite import (
+    APPLICATION_ID,
+    OVERDUE_BYTES,
+    ROOM_BYTES,
+    SMALL_BYTES,
+    USED_BYTES,
+    SqliteVault,
+)
 from heliograph.live.vaults.tables import VERSION
 from heliograph.vault import Append, Damage, Put, Read, ReadKeys, Run, RunsRead, TailDamage, Trim, Vault
 
@@ -234,3 +242,74 @@ def test_the_write_ahead_log_does_not_grow_for_ever(vault: SqliteVault) -> None:
         vault.tidy(busy=True)
     log = vault.path.with_name(vault.path.name + "-wal")
     assert log.stat().st_size < 2 * OVERDUE_BYTES
+
+
+def write_ahead_log(vault: SqliteVault) -> Path:
+    return vault.path.with_name(vault.path.name + "-wal")
+
+
+def commit_little(vault: SqliteVault, first: int, count: int) -> None:
+    for n in range(first, first + count):
+        vault.commit([[Append("log", b"%05d" % n, 1, n, n)]])
+        vault.tidy(busy=True)
+
+
+@pytest.mark.req("O6")
+def test_small_commits_use_one_stretch_of_the_write_ahead_log_and_a_copy_of_a_killed_vault_is_whole(
+    vault: SqliteVault, tmp_path: Path
+) -> None:
+    vault.open()
+    commit_little(vault, 0, 1)  # with the checkpoint after opening
+    assert write_ahead_log(vault).stat().st_size < USED_BYTES
+    commit_little(vault, 1, 30)
+    assert write_ahead_log(vault).stat().st_size == ROOM_BYTES
+    assert_whole_when_killed(vault, tmp_path / "early", 31)
+    commit_little(vault, 31, 600)
+    assert write_ahead_log(vault).stat().st_size == ROOM_BYTES
+    assert_whole_when_killed(vault, tmp_path / "late", 631)
+
+
+def assert_whole_when_killed(vault: SqliteVault, folder: Path, count: int) -> None:
+    folder.mkdir()
+    for file in (vault.path, write_ahead_log(vault)):
+        shutil.copy(file, folder)
+    copy = SqliteVault(Vault(name="v", place=str(folder)))
+    copy.open()
+    assert copy.check() == []
+    assert [each.data for each in read_all(copy) if isinstance(each, Run)] == [b"%05d" % n for n in range(count)]
+    commit_little(copy, count, 1)
+    assert len(read_all(copy)) == count + 1
+    copy.close()
+    assert not write_ahead_log(copy).exists()
+
+
+def test_a_vault_with_large_commits_or_few_takes_no_room(vault: SqliteVault) -> None:
+    vault.open()
+    vault.tidy(busy=True)
+    vault.commit([[Put("key", b"value")]])
+    vault.tidy(busy=True)
+    vault.tidy(busy=False)
+    assert write_ahead_log(vault).stat().st_size < USED_BYTES
+    for _ in range(4):
+        vault.commit([[Append("log", bytes(2 * SMALL_BYTES), 1, 0, 0)]])
+        vault.tidy(busy=True)
+    assert write_ahead_log(vault).stat().st_size < ROOM_BYTES
+
+
+FULL = """
+import resource, sys
+from heliograph.live.vaults.sqlite import ROOM_BYTES, SqliteVault
+from heliograph.vault import Append, Read, Vault
+vault = SqliteVault(Vault(name="v", place=sys.argv[1]))
+vault.open()
+resource.setrlimit(resource.RLIMIT_FSIZE, (ROOM_BYTES // 2, ROOM_BYTES // 2))
+for n in range(50):
+    vault.commit([[Append("log", b"x", 1, n, n)]])
+    vault.tidy(busy=True)
+print((vault.path.parent / "v.vault-wal").stat().st_size < ROOM_BYTES // 2, len(vault.read(Read("log")).runs))
+"""
+
+
+def test_where_there_is_no_room_the_rest_is_left_to_commits(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", FULL, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["True", "50"], done.stderr

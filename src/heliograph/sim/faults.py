@@ -23,13 +23,21 @@ from heliograph.sim.scenario import OF_DATAGRAMS, OF_DISKS, OF_LINKS, OF_MANY, F
 from heliograph.sim.wiring import Wiring
 from heliograph.sim.world import World
 
+AGAIN_NS = 100 * MILLISECOND
+
 
 class Faults:
-    """Strikes as planned. Each fault has its own random stream, so that adding one does not change the others."""
+    """Strikes as planned. Each fault has its own random stream, so that adding one does not change the others.
+
+    A fault whose strikes found no link at all (hosts were down) strikes the first one that comes: a run in which a
+    planned fault never struck would prove nothing.
+    """
 
     def __init__(self, world: World, plan: tuple[Fault, ...], duration_s: float, wiring: Wiring | None = None) -> None:
         self.counts = [0] * len(plan)
         self.plan = plan
+        self._left = [0] * len(plan)  # strikes that are still planned
+        self._end_ns = int(duration_s * SECOND)
         self._world = world
         self._random = [world.random(f"fault/{number}") for number in range(len(plan))]
         self._network = NetworkFaults(world, wiring, self.begin)
@@ -58,14 +66,16 @@ class Faults:
                 at_s = fault.at_s + strike * fault.every_s + fault.within_s * self._random[number].random()
                 if at_s > duration_s:
                     break
+                self._left[number] += 1
                 world.loop.at(int(at_s * SECOND), self._strike, number)
 
     def count(self, kind: str) -> int:
         """How often faults of this kind struck."""
         return sum(count for count, fault in zip(self.counts, self.plan, strict=True) if fault.kind == kind)
 
-    def _strike(self, number: int, _instant: int) -> None:
+    def _strike(self, number: int, instant: int) -> None:
         fault, random = self.plan[number], self._random[number]
+        self._left[number] -= 1
         if random.random() >= fault.probability:
             return
         if fault.kind in OF_MANY:
@@ -80,6 +90,8 @@ class Faults:
             if ends:
                 self.counts[number] += 1
                 self._of_links[fault.kind](fault, random.choice(ends), random)
+            elif not self.counts[number] and self._left[number] <= 0 and instant + AGAIN_NS <= self._end_ns:
+                self._world.loop.at(instant + AGAIN_NS, self._strike, number)
         else:
             hosts = [h for h in self._world.hosts.values() if h.up and fnmatchcase(h.name, fault.target)]
             if fault.kind in OF_DISKS:

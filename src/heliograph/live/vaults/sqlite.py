@@ -7,6 +7,10 @@ Not here: tables and their meaning (tables.py), the thread (live/disk.py).
 
 Every commit flushes the write-ahead log (synchronous=FULL). Moving it into the file (a checkpoint) is left to ``tidy``,
 so that no commit includes it. The system locks the file for as long as it is open: a killed process leaves no lock.
+
+To flush a file that has grown takes about twice as long, because the file system flushes its own journal too. Where
+commits are small, the write-ahead log is therefore lengthened once, with zeros, and is reused often enough that it does
+not grow again. SQLite reads it only as far as its frames have the right numbers and checksums.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +33,10 @@ IDLE_BYTES = 1 << 20  # written since the last checkpoint: worth a checkpoint wh
 OVERDUE_BYTES = 32 << 20  # … and even when one does
 COMMIT_BYTES = 16 << 10  # the cost of a transaction beside its data: about four pages
 KEPT_BYTES = 64 << 20  # of the write-ahead log's file, for reuse
+SMALL_BYTES = 32 << 10  # after a commit of this size or less …
+SMALL_OVERDUE_BYTES = 4 << 20  # … a checkpoint is overdue earlier …
+ROOM_BYTES = 5 << 20  # … and before that, the write-ahead log has this length …
+USED_BYTES = 256 << 10  # … if the vault is used at all
 
 _REASONS = {
     sqlite3.SQLITE_FULL: Reason.VAULT_FULL,
@@ -55,6 +64,8 @@ class SqliteVault:
         self._connection: sqlite3.Connection | None = None
         self._tables = Tables(self)
         self._written = 0  # bytes since the last checkpoint, about
+        self._last_written = 0  # of these, by the last commit
+        self._has_room = False  # the write-ahead log was lengthened, or cannot be
 
     # Opening and closing.
 
@@ -103,6 +114,7 @@ class SqliteVault:
         self.query("COMMIT")
         self._tables = Tables(self)
         self._tables.load()
+        self._has_room = False
         self._written = OVERDUE_BYTES  # an earlier process may have left data in the write-ahead log
 
     def _is_new(self) -> bool:
@@ -141,7 +153,8 @@ class SqliteVault:
             self._tables.forget()
             self._roll_back()
             raise
-        self._written += COMMIT_BYTES + sum(size_of(change) for changes in commits for change in changes)
+        self._last_written = COMMIT_BYTES + sum(size_of(change) for changes in commits for change in changes)
+        self._written += self._last_written
         return done
 
     def _roll_back(self) -> None:
@@ -155,7 +168,11 @@ class SqliteVault:
 
     def tidy(self, busy: bool) -> None:
         """Move the write-ahead log into the file, so that it does not grow."""
-        if self._written < (OVERDUE_BYTES if busy else IDLE_BYTES):
+        is_small = self._last_written <= SMALL_BYTES
+        if self._written < (IDLE_BYTES if not busy else SMALL_OVERDUE_BYTES if is_small else OVERDUE_BYTES):
+            if is_small and self._written >= USED_BYTES and not self._has_room:
+                self._has_room = True
+                self._make_room()
             return
         try:
             self.query("PRAGMA wal_checkpoint(PASSIVE)")
@@ -163,6 +180,17 @@ class SqliteVault:
             if error.reason is not Reason.VAULT_FULL:
                 raise
         self._written = 0
+
+    def _make_room(self) -> None:
+        """Lengthen the write-ahead log, which only this thread uses. If that fails, commits are slower, no more."""
+        with suppress(OSError), Path(f"{self.path}-wal").open("r+b", buffering=0) as file:
+            end = file.seek(0, os.SEEK_END)
+            try:
+                while (missing := ROOM_BYTES - file.tell()) > 0:
+                    file.write(bytes(min(missing, 1 << 20)))
+                os.fsync(file)
+            except OSError:
+                file.truncate(end)  # the disk is full: SQLite needs what is left
 
     def check(self) -> list[str]:
         """Problems that SQLite finds."""
