@@ -45,9 +45,10 @@ The rules, which every machine and both drivers keep:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from heliograph.errors import Reason
 from heliograph.model.identity import Identity
@@ -64,8 +65,7 @@ SocketName = str
 Address = tuple[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Peer:
+class Peer(Struct, frozen=True):
     """The party at the other end of a link, as far as the driver knows."""
 
     transport: str  # "tcp", "tls" or "pipe"
@@ -76,8 +76,7 @@ class Peer:
     serial: str = ""  # the number of that certificate, upper-case hexadecimal; empty without one
 
 
-@dataclass(frozen=True, slots=True)
-class Dial:
+class Dial(Struct, frozen=True):
     """Open a link to this address."""
 
     host: str
@@ -86,8 +85,7 @@ class Dial:
     server_name: str | None = None  # the name in the expected certificate, if it is not ``host``
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Socket:
+class Socket(Struct, frozen=True, kw_only=True):
     """A datagram socket for a machine. By default it can be reached from this computer only."""
 
     name: SocketName  # one machine's sockets have different names
@@ -98,24 +96,21 @@ class Socket:
     interface: str = "127.0.0.1"  # for multicasts; "0.0.0.0": chosen by the computer's routes
 
 
-@dataclass(frozen=True, slots=True)
-class SocketOpened:
+class SocketOpened(Struct, frozen=True):
     """Told to a machine: its socket has this address. A group's address is the group itself."""
 
     name: SocketName
     address: Address
 
 
-@dataclass(frozen=True, slots=True)
-class SocketFailed:
+class SocketFailed(Struct, frozen=True):
     """Told to a machine: this socket could not be opened. Datagrams sent from it are dropped and noted."""
 
     name: SocketName
     problem: str
 
 
-@dataclass(frozen=True, slots=True)
-class TurnedAway:
+class TurnedAway(Struct, frozen=True):
     """Told to a machine with listeners: a peer dialled in, but was refused before it became a link."""
 
     reason: Reason

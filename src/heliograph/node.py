@@ -10,8 +10,9 @@ Not here: running it (live/node.py, sim/world.py), what a service is (services/d
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
 
 from heliograph.broker.config import PROTOCOL, BrokerConfig, ListenerConfig
 from heliograph.discovery.brokers.config import DIRECTORY as DIRECTORY
@@ -48,16 +49,14 @@ SERVICES: tuple[Service[Any], ...] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Pipe:
+class Pipe(Struct, frozen=True):
     """An in-process link between the broker and a service. Both sides see an attach with transport "pipe"."""
 
     broker: str
     service: str
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Struct, frozen=True):
     """What a driver needs to run one process."""
 
     name: str

@@ -14,8 +14,9 @@ time.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from heliograph.errors import Reason
 
@@ -25,16 +26,14 @@ SLICE_ROWS = 20_000  # examined by one slice: about 50 ms with the slowest langu
 EVERYBODY = "*"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Repository:
+class Repository(Struct, frozen=True, kw_only=True):
     """The repository of a machine."""
 
     name: str  # letters, digits, "-" and "_": a file or schema is named after it
     place: str = ""  # a folder, or postgresql://…; the simulated world has its own places
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicEntry:
+class TopicEntry(Struct, frozen=True, kw_only=True):
     """One topic advertisement as it is stored: the fields that are searched, and the record for answers."""
 
     id: bytes  # the topic's UUID
@@ -50,11 +49,10 @@ class TopicEntry:
     joined: str = ""  # for regular expressions: everything that describes it, one item per line
     properties: Mapping[str, Scalar] = field(default_factory=dict)
     document: bytes = b""  # XML, or empty
-    record: bytes = field(default=b"", repr=False)  # the signed advertisement
+    record: bytes = b""  # the signed advertisement
 
 
-@dataclass(frozen=True, slots=True)
-class KeepTopics:
+class KeepTopics(Struct, frozen=True):
     """A job: store these entries, replacing older ones of the same topics, and remove others. Result: KeptTopics."""
 
     entries: tuple[TopicEntry, ...] = ()
@@ -68,8 +66,7 @@ class KeepTopics:
         raise NotImplementedError
 
 
-@dataclass(frozen=True, slots=True)
-class KeptTopics:
+class KeptTopics(Struct, frozen=True):
     """The result of KeepTopics."""
 
     topics: int  # in the repository
@@ -77,8 +74,7 @@ class KeptTopics:
     forgotten: tuple[TopicEntry, ...] = ()  # removed by their owners, or because they had expired
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicQuestion:
+class TopicQuestion(Struct, frozen=True, kw_only=True):
     """What is searched for. Fields at their default restrict nothing."""
 
     language: str = ""  # "", "string", "keywords", "regex", "sql", "predicates", "xpath", "xquery", "tags", "integer"
@@ -97,8 +93,7 @@ class TopicQuestion:
     sees_all: bool = False  # for administrators of the directory
 
 
-@dataclass(frozen=True, slots=True)
-class AskTopics:
+class AskTopics(Struct, frozen=True):
     """A job: find the next slice of an answer. Result: FoundTopics, or failure with a Reason."""
 
     question: TopicQuestion
@@ -111,8 +106,7 @@ class AskTopics:
         raise NotImplementedError
 
 
-@dataclass(frozen=True, slots=True)
-class FoundTopics:
+class FoundTopics(Struct, frozen=True):
     """The result of AskTopics."""
 
     entries: tuple[TopicEntry, ...]
@@ -121,24 +115,21 @@ class FoundTopics:
     damaged: tuple[bytes, ...] = ()  # topics whose record cannot be read
 
 
-@dataclass(frozen=True, slots=True)
-class RepositoryOpened:
+class RepositoryOpened(Struct, frozen=True):
     """Told to a machine: the repository can be used."""
 
     topics: int
     damaged: int  # entries that were quarantined
 
 
-@dataclass(frozen=True, slots=True)
-class RepositoryFailed:
+class RepositoryFailed(Struct, frozen=True):
     """Told to a machine: the repository cannot be used, for this reason."""
 
     reason: Reason
     problem: str
 
 
-@dataclass(frozen=True, slots=True)
-class SiftDocuments:
+class SiftDocuments(Struct, frozen=True):
     """A job: find the XML documents for which an XQuery holds. Result: Sifted.
 
     The query is untrusted: the driver runs it in a process of its own, which it kills after ``limit_ms``. ``failed``
@@ -154,8 +145,7 @@ class SiftDocuments:
         raise NotImplementedError
 
 
-@dataclass(frozen=True, slots=True)
-class Sifted:
+class Sifted(Struct, frozen=True):
     """The result of SiftDocuments."""
 
     numbers: tuple[int, ...] = ()  # of the documents that match, in order

@@ -32,16 +32,21 @@ def certificate(network: NetworkProcesses, person: str) -> bytes:
 
 
 @pytest.mark.req("T11", "T12")
-def test_a_revoked_grant_changes_the_key_and_the_other_holder_gets_the_new_one(tmp_path: Path) -> None:
+def test_a_revoked_grant_changes_the_key_and_other_holders_get_the_new_one_also_by_delegation(tmp_path: Path) -> None:
     async def play(network: NetworkProcesses) -> None:
-        async with connect(network, "alice") as alice, connect(network, "bob") as bob:
+        people = ("alice", "bob", "admin")
+        async with (
+            connect(network, "alice") as alice,
+            connect(network, "bob") as bob,
+            connect(network, "admin") as third,
+        ):
             topic = await alice.create_topic("plant/secret", encrypted=True)
             await alice.use_topic(topic)
-            kept, revoked = (
-                alice.grant_topic(topic, "bob", subscribe=True, certificate=certificate(network, "bob")),
-                alice.grant_topic(topic, "alice", subscribe=True, certificate=certificate(network, "alice")),
-            )
+            alices, bobs, thirds = (certificate(network, person) for person in people)
+            kept = alice.grant_topic(topic, "bob", subscribe=True, delegate=True, certificate=bobs)
+            revoked = alice.grant_topic(topic, "alice", subscribe=True, certificate=alices)
             await bob.use_topic(kept)
+            await third.use_topic(bob.grant_topic(topic, "admin", subscribe=True, using=kept, certificate=thirds))
             async with bob.subscribe(topic.topic) as heard:
                 before = alice.encrypt_event(None, topic.topic, b"21.5")
                 await alice.publish(topic.topic, before)
@@ -52,9 +57,10 @@ def test_a_revoked_grant_changes_the_key_and_the_other_holder_gets_the_new_one(t
                 event = await anext(aiter(heard))
             with pytest.raises(RefusedError):
                 alice.decrypt_event(event, alice.topic_key(revoked))
-            while len(bob._desk.epochs.keys(topic.advertisement.id)) < 2:
-                await asyncio.sleep(0.02)
-            assert bob.decrypt_event(event) == b"22"
+            for holder in (bob, third):  # the third has it from bob, whom alice does not know to have delegated
+                while len(holder._desk.epochs.keys(topic.advertisement.id)) < 2:
+                    await asyncio.sleep(0.02)
+                assert holder.decrypt_event(event) == b"22"
 
     async def run() -> None:
         network = NetworkProcesses(generated(1), tmp_path / "topics", bdn=False, secure=True)

@@ -81,4 +81,4 @@ def test_runs_tell_when_their_publications_were_stored(early: bool) -> None:
     second = stores.stored(inbox, STORE, 0, an_event(2), stores.span(channel, 1, 2, [0]))
     script.say(told + first + second + opened if early else opened + told + first + second)
     runs = script.session.inbox(script.outcome(1).value).take_all()
-    assert [(run.positions, [*run.taken]) for run in runs] == [([0], [(0, 7)]), ([1], [])]
+    assert [([*run.positions], [*run.taken]) for run in runs] == [([0], [(0, 7)]), ([1], [])]

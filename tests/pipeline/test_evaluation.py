@@ -68,7 +68,7 @@ def test_measurements_of_resources_are_lines_over_similarity(tmp_path: Path) -> 
         "sharing": [
             {**row, "similarity": level, "deliver": deliver, "messages": 9 * level, "answer_ms": 1.0}
             for level in (0.1, 0.5, 0.9) for deliver in ("pull", "push")
-        ],
+        ] + [{**row, "similarity": 0.5, "deliver": "direct", "messages": 7, "answer_ms": 1.0, "wrong": 0}],
     }  # fmt: skip
     rows = of_resources(report, "r", "0.1", 0)
     table = [{**each, "ours": each["value"], "parameters": json.dumps(each["parameters"])} for each in rows]
@@ -76,6 +76,7 @@ def test_measurements_of_resources_are_lines_over_similarity(tmp_path: Path) -> 
     assert made == {"resources-sharing-messages.svg", "resources-sharing-answer-ms.svg"}
     over, lines = evaluation._lines([each for each in table if each["metric"] == "messages"])
     assert (over, len(lines), sorted(map(len, lines.values()))) == ("similarity", 2, [3, 3])
+    assert sorted(lines) == ["pull", "push"], "one point is no line, and what never varies names none"
 
 
 def test_a_figure_shows_ours_beside_the_papers(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ frames = st.lists(st.tuples(st.binary(min_size=1, max_size=9), st.binary(max_siz
 @given(frames)
 def test_columns_say_what_each_frame_says(made: list) -> None:
     data = b"".join(event(topic, payload, origin, number, head) for topic, payload, origin, number, head in made)
-    batch = to_batch("s", data, list(range(len(made))), list(COLUMNS), parse_attributes("disk double"))
+    batch = to_batch("s", [data], [range(len(made))], list(COLUMNS), parse_attributes("disk double"))
     rows = batch.to_pylist()
     for row, publication in zip(rows, _publications(data), strict=True):
         assert row["topic"] == publication.topic
@@ -43,7 +43,7 @@ def test_columns_say_what_each_frame_says(made: list) -> None:
 def test_each_row_has_the_time_that_holds_at_its_position() -> None:
     data = b"".join(event(b"t", b"", 1, number) for number in range(5))
     taken = [(10, 1_000_000), (12, UNKNOWN), (14, 2_000_000)]
-    rows = to_batch("s", data, [9, 10, 11, 13, 20], ["stored"], taken=taken).column("stored")
+    rows = to_batch("s", [data], [range(9, 12), [13, 20]], ["stored"], taken=taken).column("stored")
     assert rows.cast(pa.int64()).to_pylist() == [None, 1_000_000, 1_000_000, None, 2_000_000]
 
 
@@ -51,7 +51,7 @@ def test_each_row_has_the_time_that_holds_at_its_position() -> None:
 def test_bytes_that_are_no_whole_frames_are_refused(noise: bytes, made: list) -> None:
     data = b"".join(event(*each) for each in made) + noise
     try:
-        batch = to_batch("s", data, list(range(len(made))), ["topic", "value", "timestamp"])
+        batch = to_batch("s", [data], [range(len(made))], ["topic", "value", "timestamp"])
     except ProtocolError:
         return
     assert batch.num_rows == len(made)
@@ -59,6 +59,6 @@ def test_bytes_that_are_no_whole_frames_are_refused(noise: bytes, made: list) ->
 
 def test_wrong_columns_and_attributes_are_told() -> None:
     with pytest.raises(UsageError, match="columns: there is no 'colour'"):
-        to_batch("s", b"", [], ["colour"])
+        to_batch("s", [], [], ["colour"])
     with pytest.raises(UsageError, match="attributes: 'disk float' is not a name and one of double"):
         parse_attributes("disk float")

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import heliograph
-from heliograph.errors import UsageError
-from heliograph.pipeline import archive
+from heliograph.errors import HeliographError, UsageError
+from heliograph.pipeline import archive, source
 from heliograph.pipeline.options import LOG, SourceOptions, read_options
 from heliograph.pipeline.source import DataLossError, LogRange, LogStreamReader, StoreLog, limited, plan, resolve
 from heliograph.pipeline.tables import LakeTables
@@ -106,6 +106,25 @@ def test_retention_waits_for_a_query_at_a_store_of_any_of_its_filters(tmp_path: 
                 assert [(one.name, one.position) for one in client.durable_subscriptions()] == [("spark", position)]
                 client.drop_subscription("spark")  # as retention does with a name that is idle for too long
         reader.stop()
+
+
+@pytest.mark.live
+@pytest.mark.req("S1")
+def test_a_task_whose_store_does_not_come_back_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source, "GIVE_UP_S", 0.2)
+    monkeypatch.setattr(source, "BATCH_BYTES", 1)
+    place = ("--store", "--store-place", str(tmp_path / "kept"))
+    with Process(tmp_path, "--log-format", "json", "--listen", "127.0.0.1:0", "--no-discovery", *place) as broker:
+        url = f"heliograph://127.0.0.1:{broker.port}"
+        with heliograph.connect_blocking(url) as client:
+            client.publish_batch("t", [b"x" * (1 << 16)] * 160, reliable=True)  # more than is sent ahead
+        options = read_options({"url": url, "subscribe": "t"}, False)
+        (part,) = source.RangeReader(options).partitions()
+        batches = source.read_range(options, part)  # type: ignore[arg-type]
+        assert next(batches).num_rows
+        broker.process.kill()
+        with pytest.raises(HeliographError):
+            list(batches)
 
 
 # -- with Spark -------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from heliograph.model.origin import origin_of
 from heliograph.notes import RecordsDamaged
 from heliograph.sim.storing.notebook import Notebook
 from heliograph.sim.storing.reader import DurableReader
-from heliograph.vault import TailDamage, VaultOpened
+from heliograph.vault import READ_RUNS_MAX, TailDamage, Trim, VaultOpened
 from heliograph.wire import stores
 from heliograph.wire.frames import Frame, event
 from tests.stores.ledge import INBOX, ORIGIN, Ledge
@@ -100,6 +100,39 @@ def test_what_does_not_come_for_a_second_is_sent_again_without_being_asked() -> 
     ledge.wait(1_500)
     credit(ledge, 2, window=4)
     assert positions(ledge) == [2, 3, 4, 5]
+
+
+def reopened(ledge: Ledge) -> Ledge:
+    """The same vault after a restart: nothing of it is in memory, so that every read takes a while."""
+    again = Ledge()
+    again.vault = ledge.vault
+    again.store.tell(VaultOpened("store", 0), again.now)
+    again.settle()
+    again.frames.clear()
+    return again
+
+
+def test_a_reading_that_goes_back_while_the_vault_reads_misses_nothing() -> None:
+    ledge = reopened(filled(READ_RUNS_MAX + 10))
+    opened(ledge, window=READ_RUNS_MAX)
+    ledge.frames.clear()
+    ledge.ask(stores.GiveCredit(f"{ledge.id:016x}", 1, READ_RUNS_MAX, window=4))
+    assert ledge.reads, "it has reached the end of what was read at once"
+    ledge.ask(stores.GiveCredit(f"{ledge.id:016x}", 1, 5, window=4, again=True))
+    ledge.settle()
+    assert positions(ledge) == [5, 6, 7, 8]
+
+
+def test_a_reader_hears_what_retention_removed_while_the_vault_read() -> None:
+    ledge = reopened(filled())
+    ledge.ask(stores.OpenChannel(f"{ledge.id:016x}", 1))
+    [(ticket, query)] = ledge.reads
+    ledge.reads.clear()
+    ledge.vault.commit([Trim("main", 3)])
+    ledge.store.done(ticket, ledge.vault.find(query), ledge.now)
+    ledge.settle()
+    assert [each["gap"] for each in notices(ledge)] == [[0, 3]]
+    assert positions(ledge) == list(range(3, 10))
 
 
 def test_a_reader_that_has_caught_up_hears_what_comes() -> None:

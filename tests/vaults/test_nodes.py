@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from heliograph.broker.config import BrokerConfig
 from heliograph.errors import Reason

@@ -47,14 +47,18 @@ frames = st.lists(made_frames, max_size=20)
 @needs_native
 @pytest.mark.req("S1")
 @examples(300)
-@given(frames, st.integers(0, ALL), st.binary(max_size=40))
-def test_both_forms_make_the_same_columns_and_refuse_the_same(made: list[bytes], wanted: int, noise: bytes) -> None:
+@given(frames, st.integers(0, ALL), st.binary(max_size=40), st.integers(0, 20))
+def test_both_forms_make_the_same_columns_and_refuse_the_same(
+    made: list[bytes], wanted: int, noise: bytes, cut: int
+) -> None:
     data = b"".join(made)
-    assert events.read_events(data, wanted) == plain_events(data, wanted)
+    pieces = [b"".join(made[:cut]), b"".join(made[cut:])]
+    assert events.read_events(data, wanted) == plain_events([data], wanted)
+    assert events.read_events(pieces, wanted) == plain_events(pieces, wanted) == plain_events([data], wanted)
     told: list[Any] = []
     for form in (events.native.read_events, lambda data, wanted, _: plain_events(data, wanted)):
         try:
-            told.append(tuple(form(data + noise, wanted, times_of)))
+            told.append(tuple(form([*pieces, noise], wanted, times_of)))
         except ValueError as error:
             told.append(str(error))
     assert told[0] == told[1]
@@ -80,7 +84,7 @@ def test_both_forms_select_the_same(made: list[tuple[bytes, bytes]], data: st.Da
 
 
 def _topics(data: bytes) -> set[bytes]:
-    read = plain_events(data, Want.TOPICS)
+    read = plain_events([data], Want.TOPICS)
     ends = memoryview(read.topic_ends).cast("i")
     return {read.topics[ends[n] : ends[n + 1]] for n in range(read.rows)}
 

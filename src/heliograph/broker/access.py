@@ -15,7 +15,7 @@ a wildcard at the first level of a rule does not match system topics.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from heliograph.broker.config import AccessConfig, RuleConfig
 from heliograph.matching.topics import TopicTable
@@ -32,8 +32,7 @@ OWNERS_TOPIC = b"Services/Discovery/Topics/Owners"  # owners of topics answer th
 DIRECTORY_TOPICS = (DISCOVERY_TOPICS, b"Services/BrokerDiscoveryNodes/")
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """One pattern of one line of the access list, as it applies to one peer."""
 
     verb: str

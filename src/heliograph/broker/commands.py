@@ -8,68 +8,59 @@ Not here: what clients ask for (wire/bodies.py).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from heliograph.broker.config import BrokerConfig, LinkConfig
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
+class Stop(Struct, frozen=True):
     """Say goodbye to every peer and end now; output that was already written is still flushed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Drain:
+class Drain(Struct, frozen=True):
     """Accept no new links, ask clients to leave, and end when they have left or the grace period is over."""
 
     grace_ms: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Listening:
+class Listening(Struct, frozen=True):
     """The addresses at which clients can dial this broker, preferred first; clients of other brokers are told them."""
 
     addresses: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Room:
+class Room(Struct, frozen=True):
     """The number of links that this process can have at once, whatever the settings allow."""
 
     links_max: int
 
 
-@dataclass(frozen=True, slots=True)
-class Busy:
+class Busy(Struct, frozen=True):
     """How much of its one core the broker has used since the last such command."""
 
     cpu_permille: int
 
 
-@dataclass(frozen=True, slots=True)
-class KeepLink:
+class KeepLink(Struct, frozen=True):
     """Keep a link to another broker from now on, or no longer."""
 
     link: LinkConfig
     keep: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Reload:
+class Reload(Struct, frozen=True):
     """Put these rules, tokens, limits and links in force; listeners, name and place in the network stay."""
 
     config: BrokerConfig
 
 
-@dataclass(frozen=True, slots=True)
-class Expel:
+class Expel(Struct, frozen=True):
     """End the links of peers whose certificates have these serial numbers, and accept no new ones."""
 
     serials: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class LoadSettings:
+class LoadSettings(Struct, frozen=True):
     """A job whose result is a BrokerConfig, read again from where the first one came from. Drivers know its type."""
 
     def run(self) -> BrokerConfig:

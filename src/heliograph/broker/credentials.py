@@ -8,9 +8,10 @@ Not here: certificates (the transport has verified them before attach), rights (
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from hashlib import sha256
 from hmac import compare_digest
+
+from msgspec import Struct
 
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Peer
@@ -23,8 +24,7 @@ NOBODY = TokenRecord("", (), bytes(SALT_BYTES), bytes(DIGEST_BYTES))  # the reco
 REMEMBERED_MAX = 4_096  # tokens found valid, so that a reconnect storm does not cost a hash per client
 
 
-@dataclass(frozen=True, slots=True)
-class CheckToken:
+class CheckToken(Struct, frozen=True):
     """The job: does this token hash to this digest?"""
 
     token: str
@@ -36,8 +36,7 @@ class CheckToken:
         return compare_digest(token_digest(self.token, self.salt), self.digest)
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(Struct, frozen=True):
     """A token that still has to be checked; ``identity`` is the peer's if the check succeeds, None if the entity is
     unknown."""
 

@@ -12,7 +12,8 @@ holders of different grants share one profile and its route table.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from heliograph.errors import Reason
 from heliograph.machine import Instant, LinkId, Timers
@@ -31,8 +32,7 @@ Lost = Callable[[LinkId, bytes, Reason], None]
 """Called with the reason when a link may no longer use all of a root."""
 
 
-@dataclass(frozen=True, slots=True)
-class Right:
+class Right(Struct, frozen=True):
     """What a link may do with one created topic."""
 
     publish: bool

@@ -13,6 +13,8 @@ from dataclasses import dataclass, fields
 from functools import partial
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from heliograph.broker.config import DEFAULT_PORT
 from heliograph.client.config import PLAIN, SECURE, Target, parse_target
 from heliograph.discovery.brokers.config import (
@@ -186,8 +188,7 @@ class Discover:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trust:
+class Trust(Struct, frozen=True, kw_only=True):
     """The secrets that a client could lose to a false broker, and what it trusts."""
 
     has_token: bool = False

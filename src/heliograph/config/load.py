@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from msgspec import structs
+
 from heliograph.broker.config import (
     AccessConfig,
     BrokerConfig,
@@ -159,7 +161,7 @@ def with_files(settings: Settings) -> Settings:
         records = load_tokens(_read(Path(settings.tokens.file), "tokens.file"), settings.tokens.file)
         broker = replace(broker, tokens=records)
     services = tuple(
-        replace(each, config=each.service.with_files(each.config, lambda key, path: _read(Path(path), key)))
+        Configured(each.service, each.service.with_files(each.config, lambda key, path: _read(Path(path), key)))
         for each in settings.services
     )
     return replace(settings, broker=broker, services=services)
@@ -294,7 +296,7 @@ def _complete_paths(values: dict[str, Given], beside_file: Path, folder: Path) -
     for path, given in values.items():
         if KEYS[path].setting.is_file and given.value:
             base = beside_file if given.source == "file" else folder
-            values[path] = replace(given, value=str(base / given.value))
+            values[path] = structs.replace(given, value=str(base / given.value))
 
 
 def _fill_in(draft: Draft, file: Path | None) -> Iterator[str]:

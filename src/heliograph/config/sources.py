@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from heliograph.config.sections import KEYS, LISTS, PREFIX, SECTIONS, Key, keys_of
 from heliograph.model.identity import entity_is_valid
@@ -39,8 +40,7 @@ _SHOWN_MAX = 60
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
+class Given(Struct, frozen=True):
     """A value from one of the sources."""
 
     value: Any
@@ -48,8 +48,7 @@ class Given:
     typed: str  # the key in the file, the variable or the option, as the user typed it
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(Struct, frozen=True):
     """A value from the command line.
 
     ``listener.port`` and similar keys mean the only listener; ``network.links.host`` begins a new link, to which the
@@ -61,8 +60,7 @@ class Option:
     typed: str  # "--listen"
 
 
-@dataclass(slots=True)
-class Draft:
+class Draft(Struct):
     """The values given so far. Later sources replace earlier ones, key by key."""
 
     values: dict[str, Given] = field(default_factory=dict)

@@ -61,6 +61,12 @@ class Anchors:
         """The sessions through which the directory can publish."""
         return [session for session in self._sessions.values() if session.welcomed and not session.refused]
 
+    @property
+    def dialled(self) -> list[BrokerSession]:
+        """Those of them over links, where the directory can ask services of the broker."""
+        links = dict.fromkeys(self._links.values())
+        return [session for session in self.sessions if session.link in links]
+
     def start(self, now: Instant) -> None:
         """Dial the brokers of the settings, and look after the links from now on."""
         self._tend(now)

@@ -19,6 +19,8 @@ from dataclasses import replace
 from time import time_ns
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
 from heliograph.broker.commands import Drain, Expel, Listening, Reload, Room, Stop
 from heliograph.broker.config import EVERYWHERE, BrokerConfig, ListenerConfig
 from heliograph.config.keyring_files import load_keyring
@@ -219,7 +221,7 @@ class Running:
         switch = next((each.service.without_socket for each in self._node.services if each.name == machine), "")
         vital = bool(switch) and spec.group is None
         if vital and not spec.port:
-            spec = replace(spec, port=self._same_port(machine, spec.host))
+            spec = structs.replace(spec, port=self._same_port(machine, spec.host))
         address = await self.driver.open(machine, spec)
         if address is not None:
             self.sockets[machine, spec.name] = address

@@ -11,10 +11,11 @@ from __future__ import annotations
 import ssl
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from heliograph.errors import ConfigError, Reason, UnreadableError
 from heliograph.model.identity import Identity
@@ -36,8 +37,7 @@ _REASONS = {  # what OpenSSL calls it -> our reason
 _PLAIN_TEXT = ("HTTP_REQUEST", "WRONG_VERSION_NUMBER", "UNSUPPORTED_PROTOCOL", "UNKNOWN_PROTOCOL")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TlsFiles:
+class TlsFiles(Struct, frozen=True, kw_only=True):
     """The files of a party: its certificate, its key, and the authority that it trusts."""
 
     certificate: Path | None = None  # PEM: its own certificate first, then the chain
@@ -58,8 +58,7 @@ class TlsFiles:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class TlsContexts:
+class TlsContexts(Struct, frozen=True):
     """What a driver needs for secure listeners and secure dials; either may be missing."""
 
     server: ssl.SSLContext | None = None

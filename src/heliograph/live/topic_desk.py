@@ -16,7 +16,7 @@ from time import monotonic_ns, time_ns
 from typing import TYPE_CHECKING, Any, Protocol
 
 from heliograph.discovery.topics.encryption import TopicKey
-from heliograph.discovery.topics.epochs import TopicEpochs
+from heliograph.discovery.topics.epochs import Handing, TopicEpochs
 from heliograph.discovery.topics.handover import KeyOffer, KeyWait
 from heliograph.discovery.topics.listing import SEALED_DOMAIN, Descriptors, encode_descriptors
 from heliograph.discovery.topics.messages import ENTITY_TOPIC, OWNERS_TOPIC
@@ -83,6 +83,7 @@ class TopicDesk:
         self._own: OwnTopics | None = None
         self._epochs = TopicEpochs(secrets.token_bytes)
         self._tasks: dict[tuple[str, bytes], asyncio.Task[None]] = {}  # what and topic -> keys sent, or awaited
+        self._givers: dict[bytes, tuple[str, str]] = {}  # topic -> its owner, and who signed our grant
         self._own_subscription: Any = None
         self.directories: dict[str, None] = {}  # finished a search of ours, so they are expected to do it again
 
@@ -257,19 +258,20 @@ class TopicDesk:
 
     # -- keys of encrypted topics ---------------------------------------------------------------------------------
 
-    def change_key(self, topic: bytes, revoked: bytes) -> None:
+    def change_key(self, topic: bytes, revoked: bytes, expires_ms: int) -> None:
         """A grant of a topic of ours was revoked. If the topic is encrypted, begin a new epoch.
 
         The new key is sent to the other holders, in the background, until each has it or there is a newer one.
         """
-        renewed = self._epochs.revoke(topic, revoked, time_ns() // 1_000_000)
+        renewed = self._epochs.revoke(topic, revoked, time_ns() // 1_000_000, expires_ms)
         if renewed is not None:
-            self._begin(("give", topic), self._hand_over(topic, *renewed))
+            self._begin(("give", topic), self._hand_over(topic, renewed))
 
-    def expect_keys(self, topic: bytes, owner: str) -> None:
-        """Take the keys that the owner of a topic sends, from now on."""
-        if ("take", topic) not in self._tasks:
-            self._begin(("take", topic), self._take_keys(topic, owner))
+    def expect_keys(self, topic: bytes, owner: str, delegator: str = "") -> None:
+        """From now on, take the keys that the owner of a topic, or the delegator of our grant, sends."""
+        if ("take", topic) not in self._tasks or self._givers.get(topic) != (owner, delegator):
+            self._givers[topic] = (owner, delegator)
+            self._begin(("take", topic), self._take_keys(topic, owner, delegator))
 
     def stop(self) -> None:
         """The client is closed."""
@@ -284,30 +286,35 @@ class TopicDesk:
         task = self._tasks[what] = asyncio.get_running_loop().create_task(work)
         task.add_done_callback(lambda done: self._tasks.pop(what) if self._tasks.get(what) is done else None)
 
-    async def _hand_over(self, topic: bytes, key: TopicKey, left: list[Holder]) -> None:
+    async def _hand_over(self, topic: bytes, handing: Handing) -> None:
         """A holder that is away gets it when it is back, as long as this client runs."""
-        room, pause_s = asyncio.Semaphore(OFFERS_AT_ONCE), 1.0
+        room, pause_s, left = asyncio.Semaphore(OFFERS_AT_ONCE), 1.0, list(handing.holders)
         while left:
-            given = await asyncio.gather(*(self._offer(topic, key, holder, room) for holder in left))
+            given = await asyncio.gather(*(self._offer(topic, handing, holder, room) for holder in left))
             left = [holder for holder, is_given in zip(left, given, strict=True) if not is_given]
             if left:
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, PAUSE_S_MAX)
 
-    async def _offer(self, topic: bytes, key: TopicKey, holder: Holder, room: asyncio.Semaphore) -> bool:
+    async def _offer(self, topic: bytes, handing: Handing, holder: Holder, room: asyncio.Semaphore) -> bool:
+        seed, without = secrets.token_bytes(32), handing.without
         async with room:
-            offer = KeyOffer(self.statements, topic, key, holder, secrets.token_bytes(32), timeout_ms=OFFER_MS)
+            offer = KeyOffer(self.statements, topic, handing.key, holder, seed, timeout_ms=OFFER_MS, without=without)
             try:
                 await self.converse(offer)
             except HeliographError:
                 return False
             return True
 
-    async def _take_keys(self, topic: bytes, owner: str) -> None:
+    async def _take_keys(self, topic: bytes, owner: str, delegator: str) -> None:
         while True:
-            wait = KeyWait(self.statements, topic, owner, secrets.token_bytes(32), timeout_ms=KEY_WAIT_MS)
+            seed = secrets.token_bytes(32)
+            wait = KeyWait(self.statements, topic, owner, seed, timeout_ms=KEY_WAIT_MS, delegator=delegator)
             try:
-                self._epochs.learn(topic, await self.converse(wait))
+                key: TopicKey = await self.converse(wait)
+                if self._epochs.learn(topic, key, by_owner=wait.by_owner):
+                    handing = self._epochs.pass_on(topic, key, wait.without, time_ns() // 1_000_000)
+                    self._begin(("give", topic), self._hand_over(topic, handing))
             except ClosedError:
                 return
             except HeliographError:

@@ -145,8 +145,8 @@ class TopicCalls(TopicKeyCalls):
         """Make a grant for another entity, to be handed to it; only that entity's key can use it.
 
         For a topic that is not ours, ``using`` is the grant that lets us delegate. For an encrypted topic, its key is
-        included (``key``, or the newest that we have), sealed for the holder whose PEM ``certificate`` is given. A
-        revocation of one of our grants changes the key, and holders of the others get the new one.
+        included (``key``, or the newest that we have), sealed for the holder whose PEM ``certificate`` is given. When
+        the owner of the topic revokes a grant, the key changes; holders of our other grants get the new one from us.
         """
         keyring = self._desk.statements.keyring
         now_ms = time_ns() // 1_000_000
@@ -171,8 +171,7 @@ class TopicCalls(TopicKeyCalls):
         if key is not None:
             holder_there = keyring.learn(chain_of(certificate), time_ns())
             sealed, epoch = keyring.seal(holder_there, KEY_DOMAIN, key.key, topic.advertisement.id), key.epoch
-            if topic.advertisement.creator == desk_entity(self._desk):
-                self._desk.epochs.granted(grant.topic, grant.id, holder_there, grant.expires_ms)
+            self._desk.epochs.granted(grant.topic, grant.id, holder_there, grant.expires_ms)
         grants = [*using.grants, sign_grant(keyring, grant)]
         return GrantBundle(
             using.advertise, list(dict.fromkeys([*using.chains, keyring.own.chain])), grants, epoch, sealed
@@ -217,14 +216,22 @@ class TopicCalls(TopicKeyCalls):
             answer = await self._desk.ask("rights", {"do": "present", "bundle": encode_bundle(shown), "proof": proof})
         if bundle.key:
             advertisement = advertised_in(bundle)
-            self._desk.epochs.learn(advertisement.id, self.topic_key(bundle))
-            self._desk.expect_keys(advertisement.id, advertisement.creator)
+            self._desk.epochs.learn(advertisement.id, self.topic_key(bundle), by_owner=len(bundle.grants) == 1)
+            self._desk.expect_keys(advertisement.id, advertisement.creator, self._delegator(bundle))
         return answer
+
+    def _delegator(self, bundle: GrantBundle) -> str:
+        """The entity that signed our grant: the owner, or one that may delegate."""
+        keyring, wall_ns = self._desk.statements.keyring, time_ns()
+        for chain in bundle.chains:
+            keyring.learn(chain, wall_ns)
+        return read_grant(keyring, bundle.grants[-1], wall_ns)[1] if bundle.grants else ""
 
     async def revoke_grants(self, *bundles: GrantBundle) -> None:
         """Revoke grants that we signed, or that are for a topic of ours. The revocation spreads to every broker.
 
-        An encrypted topic of ours gets a new key, which is sent to the holders of our other grants, in the background.
+        An encrypted topic of ours gets a new key, which is sent to the holders of our other grants, in the background,
+        and from these to the holders of grants that they delegated.
         """
         keyring = self._desk.statements.keyring
         assert keyring.own is not None
@@ -239,7 +246,9 @@ class TopicCalls(TopicKeyCalls):
             chain = b64encode(keyring.own.chain).decode()
             await self._desk.ask("rights", {"do": "revoke", "statement": statement, "chains": [chain]})
             if advertised_in(bundle).creator == desk_entity(self._desk):
-                self._desk.change_key(grant.topic, grant.id)
+                self._desk.change_key(grant.topic, grant.id, grant.expires_ms)
+            else:
+                self._desk.epochs.withdraw(grant.topic, grant.id, now_ms)
 
     def open_topic(self, topic: OwnTopic | FoundTopic) -> Descriptors:
         """The sealed description of a topic, if it was sealed for us; RefusedError if not."""

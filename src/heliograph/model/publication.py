@@ -158,7 +158,7 @@ class StoredRun:
         store: str,
         before: int,
         after: int,
-        positions: list[int],
+        positions: Sequence[int],
         data: bytes,
         taken: Sequence[tuple[int, int]] = (),
     ) -> None:

@@ -81,20 +81,22 @@ def _number(text: str) -> float | None:
 
 
 def _lines(rows: list[dict[str, Any]]) -> tuple[str, dict[str, list[tuple[float, float]]]]:
-    """The parameter to draw over, and a line for each combination of the others; nothing if that is no drawing."""
+    """The parameter to draw over, and a line for each combination of the others that has enough points."""
     parameters = [json.loads(row.get("parameters") or "{}") for row in rows]
     over, most = "", POINTS_MIN - 1
     for name in parameters[0]:
         found = {_number(each.get(name, "")) for each in parameters}
         if name != RUNS and None not in found and len(found) > most:
             over, most = name, len(found)
-    lines: dict[str, list[tuple[float, float]]] = {}
+    varied = [name for name in parameters[0] if len({each.get(name) for each in parameters}) > 1]
+    found_lines: dict[str, list[tuple[float, float]]] = {}
     for row, each in zip(rows, parameters, strict=True):
         if over and row["ours"] is not None:
-            others = ", ".join(str(value) for name, value in each.items() if name not in (over, RUNS))
-            lines.setdefault(others, []).append((float(each[over]), row["ours"]))
-    whole = all(len(points) >= POINTS_MIN for points in lines.values())
-    return (over if whole and 0 < len(lines) <= LINES_MAX else ""), lines
+            others = ", ".join(str(each.get(name, "")) for name in varied if name not in (over, RUNS))
+            found_lines.setdefault(others, []).append((float(each[over]), row["ours"]))
+    lines = {name: points for name, points in found_lines.items() if len(points) >= POINTS_MIN}
+    says_something = any(y for points in lines.values() for _, y in points)
+    return (over if says_something and len(lines) <= LINES_MAX else ""), lines
 
 
 def _drawn_lines(

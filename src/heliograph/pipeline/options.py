@@ -73,13 +73,17 @@ class SourceOptions:
         """The schema of the rows."""
         return schema_of(self.columns, parse_attributes(self.attributes))
 
-    def connect(self, urls: Sequence[str] = (), name: str = "spark") -> BlockingClient:
-        """A client at the configured broker or, if others are given, at the first of those that answers."""
+    def connect(self, urls: Sequence[str] = (), name: str = "spark", give_up: float | None = None) -> BlockingClient:
+        """A client at the configured broker or, if others are given, at the first of those that answers.
+
+        If it is without a broker for ``give_up`` seconds, what it is asked fails instead of waiting.
+        """
         from heliograph.live.blocking import connect_blocking
 
         given = self.connection
         options: dict[str, Any] = {known: given[name] for name, known in CONNECTION.items() if known and name in given}
-        return connect_blocking(list(urls) or given.get("url") or None, name=name, timeout=TIMEOUT_S, **options)
+        where = list(urls) or given.get("url") or None
+        return connect_blocking(where, name=name, timeout=TIMEOUT_S, give_up=give_up, **options)
 
 
 def read_options(given: Mapping[str, str], streaming: bool) -> SourceOptions:

@@ -41,6 +41,7 @@ LIFETIMES_S = (1, 10, 60, 600, 3_600)
 
 _WISHES = "key binary, requests long"
 _SIGNED = "id long, key binary, requests long, signature string"
+_SIGNED_AT_EACH_LEVEL = "id long, key binary, requests long, " + ", ".join(f"s{n} string" for n in range(LEVELS))
 _LINKS = "kind string, id long, other long, requests long"
 
 
@@ -95,7 +96,8 @@ def study(requests: DataFrame, broadcast_max: int = BROADCAST_MAX) -> RequestStu
     sums = ("requests", "int(length(key) > 0)", "if(key is null, requests, 0)", "if(length(key) = 0, requests, 0)")
     counted = wishes.agg(*(f.sum(f.expr(each)) for each in sums)).first() or ()
     counts = _Counts(*(int(each or 0) for each in counted))
-    signed = wishes.where("length(key) > 0").mapInArrow(_signing(_level(wishes)), _SIGNED).persist()
+    every = wishes.where("length(key) > 0").mapInArrow(_sign, _SIGNED_AT_EACH_LEVEL).persist()
+    signed = every.select("id", "key", "requests", f.col(f"s{_level(every)}").alias("signature"))
     under = _coverable([row["signature"] for row in signed.select("signature").distinct().collect()])
     wide = signed.groupBy("signature").applyInArrow(_keep_wide, _SIGNED).persist()
     kept = wide.count()
@@ -124,13 +126,11 @@ def savings(requests: DataFrame, lifetimes_s: tuple[int, ...] = LIFETIMES_S) -> 
 # -- steps in the driver ----------------------------------------------------------------------------------------------
 
 
-def _level(wishes: DataFrame) -> int:
+def _level(signed: DataFrame) -> int:
     """The level of the finest signatures that are few enough."""
     from pyspark.sql import functions as f
 
-    schema = ", ".join(f"s{n} string" for n in range(LEVELS))
-    levels = wishes.where("length(key) > 0").mapInArrow(_all_signatures, schema)
-    counts = levels.agg(*(f.approx_count_distinct(f"s{n}").alias(f"s{n}") for n in range(LEVELS))).first()
+    counts = signed.agg(*(f.approx_count_distinct(f"s{n}").alias(f"s{n}") for n in range(LEVELS))).first()
     assert counts is not None
     for level in range(LEVELS - 1):
         if counts[level] <= SIGNATURES_MAX * 0.9:
@@ -266,25 +266,17 @@ def _read_times(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_arrays([pa.array(keys, pa.binary()), batch.column("at")], ["key", "at"])
 
 
-def _all_signatures(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _sign(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Give each wish an id and its signature at each level."""
     for batch in batches:
-        wishes = [from_key(key) for key in batch.column("key").to_pylist()]
-        yield pa.RecordBatch.from_arrays(
-            [pa.array(["\n".join(wish.tokens(level)) for wish in wishes], pa.string()) for level in range(LEVELS)],
-            [f"s{level}" for level in range(LEVELS)],
-        )
-
-
-def _signing(level: int) -> Any:
-    def sign(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            keys = batch.column("key").to_pylist()
-            ids = [int.from_bytes(blake2b(key, digest_size=8).digest(), "big", signed=True) for key in keys]
-            signatures = pa.array(["\n".join(from_key(key).tokens(level)) for key in keys], pa.string())
-            columns = [pa.array(ids, pa.int64()), batch.column("key"), batch.column("requests"), signatures]
-            yield pa.RecordBatch.from_arrays(columns, ["id", "key", "requests", "signature"])
-
-    return sign
+        keys = batch.column("key").to_pylist()
+        ids = [int.from_bytes(blake2b(key, digest_size=8).digest(), "big", signed=True) for key in keys]
+        wishes = [from_key(key) for key in keys]
+        signatures = [["\n".join(wish.tokens(level)) for wish in wishes] for level in range(LEVELS)]
+        columns = [pa.array(ids, pa.int64()), batch.column("key"), batch.column("requests")]
+        columns += [pa.array(some, pa.string()) for some in signatures]
+        names = ["id", "key", "requests", *(f"s{level}" for level in range(LEVELS))]
+        yield pa.RecordBatch.from_arrays(columns, names)
 
 
 def _keep_wide(table: pa.Table) -> pa.Table:

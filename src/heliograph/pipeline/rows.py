@@ -67,21 +67,25 @@ def schema_of(columns: Sequence[str], attributes: dict[str, pa.DataType]) -> pa.
 
 def to_batch(
     store: str,
-    data: bytes,
-    positions: Sequence[int],
+    data: Sequence[bytes],
+    positions: Sequence[Sequence[int]],
     columns: Sequence[str],
     attributes: dict[str, pa.DataType] | None = None,
     partition: int = 0,
     taken: Sequence[tuple[int, int]] = (),
 ) -> pa.RecordBatch:
-    """The publications of some frames as rows. ``taken``: when they were stored, by ascending positions."""
+    """The publications of some runs as rows: their frames, and the position of each publication.
+
+    ``taken``: when they were stored, by ascending positions.
+    """
     attributes = attributes or {}
+    offsets = _offsets(positions)
     schema = schema_of(columns, attributes)
     wanted = _wanted(columns, bool(attributes))
     read = read_events(data, wanted)
     count = read.rows
-    if count != len(positions):
-        raise ProtocolError(Reason.FRAME_TOO_SHORT, f"{count} publications with {len(positions)} positions")
+    if count != len(offsets):
+        raise ProtocolError(Reason.FRAME_TOO_SHORT, f"{count} publications with {len(offsets)} positions")
     headers = _texts(count, read.header_ends, read.headers) if wanted & Want.HEADERS else None
     makers: dict[str, Callable[[], pa.Array]] = {
         "topic": lambda: _texts(count, read.topic_ends, read.topics),
@@ -91,21 +95,29 @@ def to_batch(
         "synchronised": lambda: pa.Array.from_buffers(pa.bool_(), count, _buffers(None, read.synchronised)),
         "origin": lambda: _equal_texts(count, 16, read.origins),
         "sequence": lambda: pa.Array.from_buffers(pa.int64(), count, _buffers(None, read.sequences)),
-        "offset": lambda: pa.array(np.asarray(positions, np.int64)),
+        "offset": lambda: pa.array(offsets),
         "partition": lambda: pa.array(np.full(count, partition, np.int32)),
         "store": lambda: _equal_texts(count, len(store.encode()), store.encode() * count),
-        "stored": lambda: _stored(positions, taken),
+        "stored": lambda: _stored(offsets, taken),
     }
     arrays = [makers[name]() for name in columns] + _attributes(headers, attributes)
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _stored(positions: Sequence[int], taken: Sequence[tuple[int, int]]) -> pa.Array:
+def _offsets(positions: Sequence[Sequence[int]]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    parts = [
+        np.arange(some.start, some.stop, dtype=np.int64) if isinstance(some, range) else np.asarray(some, np.int64)
+        for some in positions
+    ]
+    return np.concatenate(parts) if parts else np.empty(0, np.int64)
+
+
+def _stored(positions: np.ndarray[Any, np.dtype[np.int64]], taken: Sequence[tuple[int, int]]) -> pa.Array:
     """When publications were stored: each time holds from its position to the next; null if that is unknown."""
     if not taken:
         return pa.nulls(len(positions), _TIME)
     known = np.array(taken, np.int64)
-    places = np.searchsorted(known[:, 0], np.asarray(positions, np.int64), side="right") - 1
+    places = np.searchsorted(known[:, 0], positions, side="right") - 1
     times = known[np.maximum(places, 0), 1]
     return pa.array(times, pa.int64(), mask=(places < 0) | (times == UNKNOWN)).cast(_TIME)
 

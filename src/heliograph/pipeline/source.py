@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from heliograph.model.publication import StoredRun
 
 BATCH_BYTES = 8 << 20  # of frames that become one Arrow batch
+GIVE_UP_S = 120.0  # without the store's broker: a task fails, instead of occupying a core for ever
 HOLDING = 1 << 31  # a channel that no reader of a client uses
 
 
@@ -328,7 +329,7 @@ def _lost(options: SourceOptions, store: str, first: int, end: int) -> None:
 def read_range(options: SourceOptions, part: LogRange) -> Iterator[pa.RecordBatch]:
     """The rows of one range, in large batches."""
     attributes = parse_attributes(options.attributes)
-    with options.connect(addresses(part.address, options)) as client:
+    with options.connect(addresses(part.address, options), give_up=GIVE_UP_S) as client:
         for number, pattern in enumerate(options.filters):
             if part.filters and not any(covers(served.encode(), pattern.encode()) for served in part.filters):
                 continue  # the store would refuse it
@@ -362,22 +363,22 @@ def _read_columns(options: SourceOptions) -> list[str]:
     return [*options.columns, *(name for name in needed if name not in options.columns)]
 
 
-def _joined(runs: Iterator[StoredRun]) -> Iterator[tuple[bytes, list[int], list[tuple[int, int]]]]:
+def _joined(runs: Iterator[StoredRun]) -> Iterator[tuple[list[bytes], list[Sequence[int]], list[tuple[int, int]]]]:
     """Runs merged, so that small ones cost little: their frames, positions, and times of storing."""
     parts: list[bytes] = []
-    positions: list[int] = []
+    positions: list[Sequence[int]] = []
     taken: list[tuple[int, int]] = []
     size = 0
     for run in runs:
         parts.append(run.data)
-        positions += run.positions
+        positions.append(run.positions)
         taken += run.taken or [(run.before, UNKNOWN)]
         size += run.size
         if size >= BATCH_BYTES:
-            yield b"".join(parts), positions, taken
+            yield parts, positions, taken
             parts, positions, taken, size = [], [], [], 0
-    if positions:
-        yield b"".join(parts), positions, taken
+    if parts:
+        yield parts, positions, taken
 
 
 def _once(batch: pa.RecordBatch, earlier: Sequence[str], pattern: str) -> pa.RecordBatch:

@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
+from msgspec import Struct
+
 from heliograph.broker.config import BrokerConfig, ListenerConfig
 from heliograph.machine import Address, Machine, Socket, SocketName
 from heliograph.model.settings import Problem
@@ -47,8 +49,7 @@ class NoSettings:
         return []
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class Surroundings(Struct, frozen=True, kw_only=True):
     """What a service may know of its node when it is built."""
 
     broker: BrokerConfig | None  # None: the service has its own process
@@ -121,8 +122,7 @@ class Service(ABC, Generic[Config]):
         return ""
 
 
-@dataclass(frozen=True, slots=True)
-class Configured:
+class Configured(Struct, frozen=True):
     """A service of a node, and its settings."""
 
     service: Service[Any]

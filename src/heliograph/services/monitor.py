@@ -17,6 +17,7 @@ from hashlib import sha256
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from heliograph.errors import Reason, UsageError
 from heliograph.machine import Address, Effects, Instant, LinkId, Machine, Outbox, Peer, SocketName, Ticket, Timers
@@ -51,8 +52,7 @@ class MonitorConfig:
         return check(self, path)
 
 
-@dataclass(frozen=True, slots=True)
-class ReloadMonitor:
+class ReloadMonitor(Struct, frozen=True):
     """New settings."""
 
     config: MonitorConfig

@@ -139,8 +139,10 @@ class Channel:
         return bool(self._ahead)
 
     def feed(self, runs: Sequence[Run | Damage]) -> None:
-        """Runs that were read, starting with the one that contains the cursor."""
-        self._ahead.extend(run for run in runs if run.next > self.cursor)
+        """Runs that were read. If they begin after the cursor, the reading went back meanwhile: it reads again."""
+        wanted = [run for run in runs if run.next > self.cursor]
+        if wanted and wanted[0].position <= self.cursor:
+            self._ahead.extend(wanted)
 
     def skip(self, position: int) -> Span:
         """Nothing before this position can be read. Returns the positions that the reader misses."""
@@ -290,7 +292,7 @@ class Channel:
             self.under_way_bytes += size
             self._under_way.append((self.cursor, len(offsets), size))
         self.sent_to = self.cursor
-        return stored(self.inbox, store, 0, b"".join(frames), headers)
+        return stored(self.inbox, store, 0, frames, headers)
 
     def _wants_topic(self, topic: bytes) -> bool:
         wanted = self._topics.get(topic)

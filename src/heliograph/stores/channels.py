@@ -240,9 +240,9 @@ class Channels:
         def answered(found: RunsRead, now: Instant) -> None:
             if self._channels.get(here) is channel:
                 channel.end_read()
-                channel.feed(found.runs)
-                if not channel.has_ahead and channel.cursor < found.log.first:
+                if channel.cursor < found.log.first:
                     self._gap(channel, found.log.first, None, "no longer kept")
+                channel.feed(found.runs)
                 self._ready[here] = None
 
         def unanswered(reason: Reason, now: Instant) -> None:

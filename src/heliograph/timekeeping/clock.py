@@ -19,8 +19,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+from msgspec import Struct
 
 from heliograph.machine import Instant
 
@@ -44,8 +45,7 @@ class Reference(NamedTuple):
 UTC = Reference(0, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
+class Told(Struct, frozen=True):
     """What a node tells about network time, at the instant at which it tells it."""
 
     reference: Reference

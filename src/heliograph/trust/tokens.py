@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable
-from dataclasses import dataclass
 from hashlib import scrypt
 from hmac import compare_digest
 from typing import Any
+
+from msgspec import Struct
 
 from heliograph.errors import ConfigError
 from heliograph.model.identity import Role, entity_is_valid
@@ -29,8 +30,7 @@ _KEYS = ("entity", "roles", "salt", "digest")
 _HEAD = "# Heliograph tokens: salts and scrypt digests. The tokens themselves are kept by their entities only.\n"
 
 
-@dataclass(frozen=True, slots=True)
-class TokenRecord:
+class TokenRecord(Struct, frozen=True):
     """A token as it is stored: never the token itself, only its scrypt hash."""
 
     entity: str

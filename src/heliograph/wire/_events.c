@@ -1,6 +1,6 @@
 /* Events as columns, compiled: a twin of the functions in events.py.
 
-   In:    consecutive whole EVENT frames, as bytes.
+   In:    consecutive whole EVENT frames, as bytes; for read_events a list of such bytes.
    Out:   read_events: their topics, headers, payloads, ids and times as buffers in the layout of Arrow. select: which
           of them are wanted, as pieces of consecutive frames. HEAD and EVENT, for tests to compare.
    State: none.
@@ -12,7 +12,6 @@
 #define Py_LIMITED_API 0x030B0000
 #include <Python.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
@@ -57,13 +56,11 @@ static const char *skip_digits(const char *at, const char *end) {
     return at == start || at - start > DIGITS_MAX || (*start == '0' && at - start > 1) ? NULL : at;
 }
 
-static const char *skip_number(const char *at, const char *end, int *is_whole) {
-    *is_whole = 1;
+static const char *skip_number(const char *at, const char *end) {
     if (*at == '-' && ++at < end && *at == '0') return NULL;
     at = skip_digits(at, end);
     if (at != NULL && at < end && *at == '.') {
         const char *start = ++at;
-        *is_whole = 0;
         while (at < end && *at >= '0' && *at <= '9') at++;
         if (at == start || at - start > DIGITS_MAX) return NULL;
     }
@@ -76,7 +73,6 @@ static const char *skip_word(const char *at, const char *end, const char *word) 
 }
 
 static const char *skip_value(const char *at, const char *end, int depth) {
-    int is_whole;
     if (at >= end || depth > DEPTH_MAX) return NULL;
     switch (*at) {
     case '"': return skip_text(at + 1, end);
@@ -84,7 +80,7 @@ static const char *skip_value(const char *at, const char *end, int depth) {
     case 'f': return skip_word(at, end, "false");
     case 'n': return skip_word(at, end, "null");
     case '[': case '{': break;
-    default: return skip_number(at, end, &is_whole);
+    default: return skip_number(at, end);
     }
     char closing = *at == '[' ? ']' : '}';
     if (++at < end && *at == closing) return at + 1;
@@ -97,6 +93,18 @@ static const char *skip_value(const char *at, const char *end, int depth) {
         if (*at == closing) return at + 1;
         if (*at++ != ',') return NULL;
     }
+}
+
+/* A whole number of at most DIGITS_MAX digits that ends here; 0 if it is another value. */
+static int read_whole(const char *at, const char *end, int64_t *number) {
+    int is_below = *at == '-';
+    int64_t sum = 0;
+    for (at += is_below; at < end; at++) {
+        if (*at < '0' || *at > '9') return 0;
+        sum = 10 * sum + (*at - '0');
+    }
+    *number = is_below ? -sum : sum;
+    return 1;
 }
 
 /* The time of publication, if given, and whether the clock was synchronised; 0 if in doubt. */
@@ -112,10 +120,8 @@ static int read_times(const char *at, const char *end, int64_t *stamp, int *is_s
         const char *value = at;
         if ((at = skip_value(value, end, 0)) == NULL || at >= end) return 0;
         if (value - key == 4 && key[0] == '$' && key[1] == 't') {
-            int is_whole = 0;
-            *is_stamped = (*value == '-' || (*value >= '0' && *value <= '9')) &&
-                          skip_number(value, end, &is_whole) != NULL && is_whole;
-            *stamp = *is_stamped ? strtoll(value, NULL, 10) : 0;
+            *is_stamped = read_whole(value, at, stamp);
+            if (!*is_stamped) *stamp = 0;
         } else if (value - key == 4 && key[0] == '$' && key[1] == 'u') {
             if (*value != 't' && *value != 'f') return 0;
             *is_right = *value == 'f';
@@ -168,21 +174,25 @@ static void add_hex(char *to, uint64_t number) {
 }
 
 static PyObject *read_events(PyObject *module, PyObject *const *args, Py_ssize_t given) {
-    if (given != 3) return PyErr_Format(PyExc_TypeError, "read_events(data, wanted, times_of)");
+    if (given != 3) return PyErr_Format(PyExc_TypeError, "read_events(pieces, wanted, times_of)");
     char *data;
-    Py_ssize_t size, count = 0;
-    if (PyBytes_AsStringAndSize(args[0], &data, &size) < 0) return NULL;
+    Py_ssize_t size, count = 0, pieces = PyList_Size(args[0]);
+    if (pieces < 0) return NULL;
     long wanted = PyLong_AsLong(args[1]);
     if (wanted == -1 && PyErr_Occurred()) return NULL;
-    if (size > INT32_MAX) return PyErr_Format(PyExc_ValueError, "more than 2 GiB at once");
-    const char *last = data + size;
-    int64_t topics = 0, headers = 0, payloads = 0;
+    int64_t topics = 0, headers = 0, payloads = 0, total = 0;
     Parts parts;
-    for (const char *at = data; at < last; at = parts.end, count++) {
-        if (!parts_of(at, last - at, &parts)) return PyErr_Format(PyExc_ValueError, "no whole publication at %zd", at - data);
-        topics += parts.headers - parts.topic;
-        headers += parts.payload - parts.headers;
-        payloads += parts.end - parts.payload;
+    for (Py_ssize_t piece = 0; piece < pieces; piece++) {
+        if (PyBytes_AsStringAndSize(PyList_GetItem(args[0], piece), &data, &size) < 0) return NULL;
+        if ((total += size) > INT32_MAX) return PyErr_Format(PyExc_ValueError, "more than 2 GiB at once");
+        const char *last = data + size;
+        for (const char *at = data; at < last; at = parts.end, count++) {
+            if (!parts_of(at, last - at, &parts))
+                return PyErr_Format(PyExc_ValueError, "no whole publication at %lld", (long long)(total - size + (at - data)));
+            topics += parts.headers - parts.topic;
+            headers += parts.payload - parts.headers;
+            payloads += parts.end - parts.payload;
+        }
     }
     Texts topic = {0}, header = {0}, payload = {0};
     Py_ssize_t times = wanted & TIMES ? count : 0, ids = wanted & IDS ? count : 0, bits = (times + 7) / 8;
@@ -198,26 +208,35 @@ static PyObject *read_events(PyObject *module, PyObject *const *args, Py_ssize_t
     char *is_stamped = PyBytes_AsString(stamped), *is_right = PyBytes_AsString(right);
     memset(is_stamped, 0, bits);
     memset(is_right, 0, bits);
+    uint64_t before = 0; /* the origin of the row before, which is usually the same */
     Py_ssize_t row = 0;
-    for (const char *at = data; at < last; at = parts.end, row++) {
-        if (!parts_of(at, last - at, &parts)) break; /* cannot happen: it was whole before */
-        add_text(&topic, parts.topic, parts.headers);
-        add_text(&header, parts.headers, parts.payload);
-        add_text(&payload, parts.payload, parts.end);
-        if (ids) {
-            uint64_t number = read64(at + 16);
-            add_hex(origin + 16 * row, read64(at + 8));
-            memcpy(sequence + 8 * row, &number, 8);
-        }
-        if (times) {
-            int64_t when;
-            int has, ok;
-            if (!read_times(parts.headers, parts.payload, &when, &has, &ok) &&
-                ask_times(args[2], parts.headers, parts.payload, &when, &has, &ok) < 0)
-                goto done;
-            memcpy(stamp + 8 * row, &when, 8);
-            is_stamped[row / 8] |= (char)(has << row % 8);
-            is_right[row / 8] |= (char)(ok << row % 8);
+    for (Py_ssize_t piece = 0; piece < pieces; piece++) {
+        if (PyBytes_AsStringAndSize(PyList_GetItem(args[0], piece), &data, &size) < 0) goto done;
+        const char *last = data + size;
+        for (const char *at = data; at < last && row < count; at = parts.end, row++) {
+            if (!parts_of(at, last - at, &parts)) break; /* cannot happen: it was whole before */
+            add_text(&topic, parts.topic, parts.headers);
+            add_text(&header, parts.headers, parts.payload);
+            add_text(&payload, parts.payload, parts.end);
+            if (ids) {
+                memcpy(sequence + 8 * row, at + 16, 8);
+                if (row && read64(at + 8) == before) {
+                    memcpy(origin + 16 * row, origin + 16 * (row - 1), 16);
+                } else {
+                    before = read64(at + 8);
+                    add_hex(origin + 16 * row, before);
+                }
+            }
+            if (times) {
+                int64_t when;
+                int has, ok;
+                if (!read_times(parts.headers, parts.payload, &when, &has, &ok) &&
+                    ask_times(args[2], parts.headers, parts.payload, &when, &has, &ok) < 0)
+                    goto done;
+                memcpy(stamp + 8 * row, &when, 8);
+                is_stamped[row / 8] |= (char)(has << row % 8);
+                is_right[row / 8] |= (char)(ok << row % 8);
+            }
         }
     }
     made = Py_BuildValue("nOOOOOOOOOOO", count, topic.ends, topic.bytes, header.ends, header.bytes, payload.ends,
@@ -298,7 +317,7 @@ static PyObject *select_frames(PyObject *module, PyObject *const *args, Py_ssize
 }
 
 static PyMethodDef functions[] = {
-    {"read_events", (PyCFunction)(void (*)(void))read_events, METH_FASTCALL, "read_events(data, wanted, times_of): columns."},
+    {"read_events", (PyCFunction)(void (*)(void))read_events, METH_FASTCALL, "read_events(pieces, wanted, times_of): columns."},
     {"select", (PyCFunction)(void (*)(void))select_frames, METH_FASTCALL,
      "select(data, skip, count_max, bytes_max, known, wants): looked, bytes, pieces."},
     {NULL, NULL, 0, NULL},

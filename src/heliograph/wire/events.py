@@ -1,6 +1,6 @@
 """Events as columns: the topics, headers, payloads, ids and times of many frames; and which frames are wanted.
 
-In:    consecutive whole EVENT frames, as bytes.
+In:    consecutive whole EVENT frames, as bytes or as pieces of bytes.
 Out:   EventColumns, buffers in the layout of Arrow; pieces of consecutive wanted frames.
 State: none.
 Not here: Arrow (pipeline/rows.py), frames that are routed (wire/scan.py, wire/columns.py).
@@ -12,7 +12,7 @@ as headers and calls ``times_of`` for any other. HELIOGRAPH_KERNELS=python selec
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from enum import IntFlag
 from typing import Any, NamedTuple
 
@@ -87,17 +87,20 @@ def times_of(headers: bytes) -> tuple[int | None, bool]:
     return stamp, not read.u
 
 
-def read_events(data: bytes, wanted: int) -> EventColumns:
-    """The frames as columns. ProtocolError if these are not whole EVENT frames."""
+def read_events(data: bytes | Sequence[bytes], wanted: int) -> EventColumns:
+    """The frames as columns. ProtocolError if these are not whole EVENT frames; none spans two pieces."""
+    pieces = [data] if isinstance(data, bytes) else [*data]
     try:
-        return EventColumns(*native.read_events(data, wanted, times_of)) if is_native else plain_events(data, wanted)
+        if is_native:
+            return EventColumns(*native.read_events(pieces, wanted, times_of))
+        return plain_events(pieces, wanted)
     except ValueError as error:
         raise ProtocolError(Reason.FRAME_TOO_SHORT, f"publications that are not whole: {error}") from None
 
 
-def plain_events(data: bytes, wanted: int) -> EventColumns:
+def plain_events(pieces: Sequence[bytes], wanted: int) -> EventColumns:
     """The same in Python. ValueError if these are not whole EVENT frames."""
-    if len(data) > BYTES_MAX:
+    if sum(map(len, pieces)) > BYTES_MAX:
         raise ValueError("more than 2 GiB at once")
     topics, headers, payloads = (
         _Texts(wanted & Want.TOPICS),
@@ -108,12 +111,8 @@ def plain_events(data: bytes, wanted: int) -> EventColumns:
     sequences, stamps = array("Q"), array("q")
     stamped: list[bool] = []
     synchronised: list[bool] = []
-    at = count = 0
-    while at < len(data):
-        parts = _parts_of(data, at)
-        if parts is None:
-            raise ValueError(f"no whole publication at {at}")
-        top, body, end, origin, sequence = parts
+    count = 0
+    for data, at, (top, body, end, origin, sequence) in _whole(pieces):
         topics.add(data[at + HEAD_BYTES : top])
         headers.add(data[top:body])
         payloads.add(data[body:end])
@@ -125,7 +124,6 @@ def plain_events(data: bytes, wanted: int) -> EventColumns:
             stamps.append(stamp or 0)
             stamped.append(stamp is not None)
             synchronised.append(is_right)
-        at = end
         count += 1
     return EventColumns(
         count,
@@ -191,6 +189,20 @@ def plain_select(
     if count:
         pieces.append((start, at, first, count))
     return looked, taken, pieces
+
+
+def _whole(pieces: Sequence[bytes]) -> Iterator[tuple[bytes, int, tuple[int, int, int, int, int]]]:
+    """Each frame: its piece, where it begins there, and its parts. ValueError if there is anything else."""
+    before = 0
+    for data in pieces:
+        at = 0
+        while at < len(data):
+            parts = _parts_of(data, at)
+            if parts is None:
+                raise ValueError(f"no whole publication at {before + at}")
+            yield data, at, parts
+            at = parts[2]
+        before += len(data)
 
 
 def _parts_of(data: bytes, at: int) -> tuple[int, int, int, int, int] | None:

@@ -36,6 +36,9 @@ FROM_BROKER: Mapping[int, int] = {
 """The kinds of frames that a broker may send to a client, and the largest size of each in bytes."""
 
 
+LARGE_BYTES = 1 << 16
+
+
 class Splitter:
     """Cuts one link's stream. Once ``fault`` is set, nothing more comes out."""
 
@@ -50,13 +53,18 @@ class Splitter:
     def split(self, data: bytes) -> list[bytes]:
         """The frames that these bytes complete. Check ``fault`` after handling them."""
         rest = self._rest
+        frames: list[bytes] = []
         if rest:
-            if len(rest) + len(data) < self._need:
+            lacking = self._need - len(rest)
+            if len(data) < lacking:
                 rest += data
                 return []
-            data = b"".join((rest, data))
+            if self._need >= LARGE_BYTES:  # its head was examined: complete it alone, so that it is not copied again
+                frames.append(b"".join((rest, memoryview(data)[:lacking])))
+                data = data[lacking:]
+            else:
+                data = b"".join((rest, data))
             rest.clear()
-        frames: list[bytes] = []
         start, size = 0, len(data)
         self._need = LENGTH_AND_KIND.size
         while self.fault is None and size - start >= LENGTH_AND_KIND.size:

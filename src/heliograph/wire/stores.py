@@ -351,11 +351,18 @@ def convert_request(body: dict[str, Any]) -> StoreRequest:
 
 
 def stored(
-    inbox: bytes, store: int, sequence: int = 0, payload: bytes = b"", headers: bytes = b"", flags: int = 0
+    inbox: bytes,
+    store: int,
+    sequence: int = 0,
+    payload: bytes | Sequence[bytes] = b"",
+    headers: bytes = b"",
+    flags: int = 0,
 ) -> bytes:
-    """A STORED frame."""
-    length = BODY_BYTES + len(inbox) + len(headers) + len(payload)
-    return HEAD.pack(length, Kind.STORED, flags, len(inbox), store, sequence, len(headers)) + inbox + headers + payload
+    """A STORED frame; its payload may come in pieces."""
+    pieces = (payload,) if isinstance(payload, bytes) else payload
+    length = BODY_BYTES + len(inbox) + len(headers) + sum(map(len, pieces))
+    head = HEAD.pack(length, Kind.STORED, flags, len(inbox), store, sequence, len(headers))
+    return b"".join((head, inbox, headers, *pieces))
 
 
 def span(channel: int, before: int, after: int, offsets: Sequence[int], log: int = 0) -> bytes:
@@ -372,16 +379,21 @@ def _counted(offsets: Sequence[int]) -> bytes | None:
     return _COUNTING[4 * first : 4 * (first + count)]
 
 
-def span_of(frame: Frame) -> tuple[int, int, int, tuple[int, ...]]:
-    """(channel, before, after, offsets) of a STORED frame; ProtocolError if they do not fit each other."""
+def span_of(frame: Frame) -> tuple[int, int, int, Sequence[int]]:
+    """(channel, before, after, offsets) of a STORED frame; ProtocolError if they do not fit each other.
+
+    Consecutive offsets, the usual case, are a range.
+    """
     headers = frame.headers
     count, odd = divmod(len(headers) - SPAN.size, 4)
     if odd or count < 0:
         raise ProtocolError(Reason.BODY_MALFORMED, "a stored frame whose offsets do not fit its bytes")
     channel, _, before, after = SPAN.unpack_from(headers)
-    offsets = unpack_from(f"<{count}I", headers, SPAN.size)
-    first = offsets[0] if count else 0
+    first = unpack_from("<I", headers, SPAN.size)[0] if count else 0
+    offsets: Sequence[int] = range(first, first + count)
     counts_up = headers[SPAN.size :] == _COUNTING[4 * first : 4 * (first + count)]
+    if not counts_up:
+        offsets = unpack_from(f"<{count}I", headers, SPAN.size)
     if after < before or (not counts_up and any(late <= early for early, late in pairwise(offsets))):
         raise ProtocolError(Reason.BODY_MALFORMED, "a stored frame whose positions do not rise")
     if offsets and before + offsets[-1] >= after:

@@ -9,7 +9,7 @@ from heliograph.broker.config import LinkConfig
 from heliograph.errors import Reason
 from heliograph.notes import BrokersLost, BrokersReached, DialFailed, NeighbourSuspected, SettingsReloaded
 from heliograph.wire.frames import Kind, control, event, parcel
-from tests.broker.routing.mesh import Mesh
+from tests.broker.routing.mesh import SETTLE_NS, Mesh
 
 pytestmark = pytest.mark.req("N5")
 CHAIN = {"a": ["b"], "b": ["c"]}
@@ -392,3 +392,38 @@ def test_links_that_were_added_by_command_outlast_new_settings() -> None:
 def row(mesh: Mesh, at: str, table: str, broker: str) -> dict:
     """What a broker's map has about another."""
     return next(row for row in mesh.report(at, "map")[table] if row["broker"] == broker)
+
+
+def go_on(mesh: Mesh) -> None:
+    """The next thing happens: something arrives or, if nothing is under way, a little time passes."""
+    if mesh.work:
+        mesh.step()
+    else:
+        mesh._tick(SETTLE_NS // 4)
+
+
+@pytest.mark.req("N5")
+@pytest.mark.parametrize("links", [{"b": ["a"]}, {"b": ["a"], "d": ["a", "b"]}, {"b": ["a"], "d": ["b"], "e": ["d"]}])
+def test_a_wide_subscription_is_confirmed_when_the_paths_to_a_new_broker_are_in_force(
+    links: dict[str, list[str]],
+) -> None:
+    mesh = Mesh(links)
+    others = dict(enumerate(sorted(mesh.nodes), 3))  # by the link of their client
+    for link, name in others.items():
+        mesh.client(name, link)
+    for name, dialled in {"z": "a", "c": "b"}.items():  # having settled for one, brokers wait a little for the other
+        mesh.nodes[name] = mesh._node(name, [dialled], "main", 2)
+        mesh[name].now = mesh.now
+        mesh[name].take()
+    new = mesh["c"]
+    new.join(2)
+    while any(len(mesh.report(name, "map")["members"]) < len(mesh.nodes) for name in mesh.nodes):
+        go_on(mesh)
+    new.subscribe(2, "x", 1, wide=True)
+    heard = new.heard[2]
+    while "CONFIRMED" not in heard.order:
+        go_on(mesh)
+    for link, name in others.items():
+        mesh[name].publish(link, "x", name.encode())
+    mesh.run()
+    assert sorted(heard.payloads) == [name.encode() for name in others.values()]

@@ -9,6 +9,7 @@ from dataclasses import replace
 from random import Random
 
 import pytest
+from msgspec import structs
 
 from heliograph.broker.config import DEFAULT_PORT
 from heliograph.discovery.brokers import messages
@@ -80,7 +81,7 @@ def test_of_brokers_at_one_distance_the_newly_added_idle_one_is_chosen(seed: int
     near_ms = Random(seed).uniform(1, 50)
     group = ResponderConfig()
     stage = Stage([Plan(f"b{number}", near_ms, (), group, busy) for number in range(4)], seed=seed, far_ms=near_ms)
-    stage.add_broker(Plan("new", near_ms, ("b0",), group, replace(busy, cpu_permille=10, memory_used=GIB)))
+    stage.add_broker(Plan("new", near_ms, ("b0",), group, structs.replace(busy, cpu_permille=10, memory_used=GIB)))
     stage.run(2)
     assert stage.find(Case("group", seed).config).broker == "new"
 

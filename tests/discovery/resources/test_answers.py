@@ -28,7 +28,7 @@ def told_many(pipe: OnPipe, count: int, text: str = "") -> list[tuple[int, int]]
     add = [AdvertisedResource(id, True, f"size = {size}{text}", 1, f"r{id}") for id, size in enumerate(sizes, 1)]
     for start in range(0, count, 64):
         more = start + 64 < count
-        pipe.tell(AdvertisementsTold(2, "b", "main", 2, 1, 1, True, more, add[start : start + 64]))
+        pipe.tell(AdvertisementsTold(2, "b", "main", 2, 1, 1, True, more, add[start : start + 64], part=start // 64))
     return [(size, id) for id, size in enumerate(sizes, 1)]
 
 

@@ -64,7 +64,7 @@ def test_a_flood_of_advertisements_from_a_neighbour_ends_at_the_tables_limit() -
     pipe = OnPipe(resources_max=50)
     for start in range(0, 640, 64):
         add = [AdvertisedResource(id, True, f"x = {id}", 1) for id in range(start, start + 64)]
-        pipe.tell(AdvertisementsTold(2, "b", "main", 2, 1, 1, True, True, add))
+        pipe.tell(AdvertisementsTold(2, "b", "main", 2, 1, 1, True, True, add, part=start // 64))
     assert pipe.service.report("overview")["known"] == 50
     assert pipe.counted == {"resources_over_limit": 590}
 

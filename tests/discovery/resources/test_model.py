@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from heliograph.discovery.resources import snapshots, spreading
 from tests.discovery.resources.story import Story
 
 BATCH = 50  # seeds of one test of the sweep
@@ -20,6 +21,32 @@ def test_every_request_gets_what_the_oracle_says(seed: int, tree: bool, faults: 
     story = Story(seed, tree=tree, faults=faults)
     assert story.play() == []
     assert not story.excused["old host"] + story.excused["orphan"] or faults
+
+
+def in_many_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every snapshot of more than one resource has several parts, one of which is on a link at a time."""
+    monkeypatch.setattr(snapshots, "ADVERTISEMENTS_PER_BODY_MAX", 1)
+    monkeypatch.setattr(spreading, "ADVERTISEMENTS_PER_BODY_MAX", 1)
+    monkeypatch.setattr(snapshots, "PARTS_AT_ONCE", 1)
+
+
+@pytest.mark.req("R2", "R13")
+@pytest.mark.parametrize("tree", [True, False], ids=["tree", "cyclic"])
+@pytest.mark.parametrize("seed", range(100, 104))
+def test_the_same_holds_if_snapshots_come_in_many_parts(monkeypatch: pytest.MonkeyPatch, seed: int, tree: bool) -> None:
+    in_many_parts(monkeypatch)
+    assert Story(seed, tree=tree, faults=True).play() == []
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("batch", range(4))
+def test_the_same_holds_for_many_stories_if_snapshots_come_in_many_parts(
+    monkeypatch: pytest.MonkeyPatch, batch: int
+) -> None:
+    in_many_parts(monkeypatch)
+    seeds = range(5_000 + batch * BATCH, 5_000 + (batch + 1) * BATCH)
+    problems = {seed: Story(seed, tree=seed % 2 == 0, faults=True).play() for seed in seeds}
+    assert {seed: found[0] for seed, found in problems.items() if found} == {}
 
 
 @pytest.mark.sweep

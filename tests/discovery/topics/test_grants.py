@@ -334,3 +334,19 @@ def test_the_key_of_a_new_epoch_reaches_the_holder_that_waits_and_nobody_else(lo
     assert waits[0].result == key
     assert "owner_other" in waits[0].refusals[0]
     assert stage.finish(waits[1]).error.reason is Reason.TOPIC_KEY_MISSING  # type: ignore[union-attr]
+
+
+@pytest.mark.req("T12")
+def test_a_holder_by_delegation_takes_the_key_of_its_delegator_and_hears_whose_grants_it_excludes() -> None:
+    stage = TopicStage(2, entities=("alice", "bob", "carol"))
+    id, key = bytes(16), TopicKey(2, b"k" * 32)
+    chain = keyring_of("carol").own.chain  # type: ignore[union-attr]
+    wait = stage.begin("carol", lambda say, seed: KeyWait(say, id, "alice", seed, timeout_ms=9_000, delegator="bob"))
+
+    def offer(say: Statements, seed: bytes) -> KeyOffer:
+        holder = say.keyring.learn(chain, WALL_NS)
+        return KeyOffer(say, id, key, holder, seed, timeout_ms=4_000, without=[b"g" * 16])
+
+    assert stage.finish(stage.begin("bob", offer)).result == "carol"
+    assert isinstance(wait, KeyWait)
+    assert (wait.result, wait.by_owner, wait.without) == (key, False, (b"g" * 16,))

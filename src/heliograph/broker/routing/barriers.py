@@ -6,7 +6,8 @@ State: barriers that pass through here, each for at most a few seconds; the call
 Not here: what is told (announcements.py, advertising.py, leadership.py).
 
 A barrier spreads over every link. A broker answers the neighbour from which it first received the barrier, once all its
-other neighbours have answered. Links keep order, so wherever the barrier has been, everything told before it is known.
+other neighbours have answered. Links keep order, so wherever the barrier has been, everything told before it is known;
+and a broker of the same cluster answers only when the path to the one that started the barrier is in force.
 A broker starts one barrier at a time; calls in the meantime share the next one. While one leader takes over from
 another, the new leader answers only when it leads: the barrier waits for its interests, and for the paths to it.
 """
@@ -149,10 +150,13 @@ class Barriers:
             barrier.waiting.pop(neighbour.broker, None)
         if barrier.waiting:
             return
-        if not barrier.wide and (due := self._leadership.due_for(barrier.key[0])) is not None:
-            if not due:
-                return  # the leader has not advertised the requester's interests yet, but will
-            barrier.told = max(barrier.told, due)
+        if not barrier.wide:
+            if barrier.key[0] not in self._view.paths.cluster:
+                return  # we know its interests, but not the way to it yet
+            if (due := self._leadership.due_for(barrier.key[0])) is not None:
+                if not due:
+                    return  # the leader has not advertised the requester's interests yet, but will
+                barrier.told = max(barrier.told, due)
         if self._has_heard(barrier.need):
             self._end(barrier, now)
 

@@ -206,9 +206,9 @@ class FrameReader:
         start = 0
         for _ in range(skipped):
             start = self._end(data, start)
-        positions = [*map(before.__add__, offsets[skipped:] if skipped else offsets)]
+        offsets = offsets[skipped:] if skipped else offsets
         data = data[start:] if start else data
-        return StoredRun(store, max(before, expected), after, positions, data, taken)
+        return StoredRun(store, max(before, expected), after, _later(offsets, before), data, taken)
 
     def publications(self, frame: Frame, store: str, expected: int) -> list[StoredPublication]:
         """The publications from ``expected`` on."""
@@ -257,3 +257,10 @@ class FrameReader:
                 self._topics.clear()
             self._topics[name] = topic
         return topic or None
+
+
+def _later(offsets: Sequence[int], start: int) -> Sequence[int]:
+    """Positions from offsets; consecutive ones remain a range, which costs nothing."""
+    if isinstance(offsets, range):
+        return range(start + offsets.start, start + offsets.stop)
+    return [start + offset for offset in offsets]

@@ -9,7 +9,7 @@ Paper: [brokers] §2.2 to §2.4. Soft state: each may be lost; they are renewed 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from heliograph.discovery.brokers.config import ResponderConfig, address_of
 from heliograph.discovery.brokers.messages import Announcement, BrokerAdvertisement
@@ -22,15 +22,13 @@ FIRST_NS = NS_PER_S // 4
 STRANGE_NS = 60 * NS_PER_S  # a directory that has not pinged us for this long may have lost our advertisement
 
 
-@dataclass(frozen=True, slots=True)
-class DirectoriesFound:
+class DirectoriesFound(Struct, frozen=True):
     """Told to a responder: the addresses of directories whose names were looked up."""
 
     addresses: tuple[Address, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Withdraw:
+class Withdraw(Struct, frozen=True):
     """Told to a responder: its broker is about to stop, so directories should send no client to it."""
 
 

@@ -9,9 +9,10 @@ Not here: reading CPU and memory (live/), keeping time (timekeeping/), sending a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import exp
 from typing import Any
+
+from msgspec import Struct
 
 from heliograph.discovery.brokers.config import address_of
 from heliograph.discovery.brokers.messages import ISLANDS_MAX, Usage
@@ -30,8 +31,7 @@ CPU_NS = 5 * NS_PER_S
 TRANSPORTS = {"heliograph": "tcp", "heliographs": "tls"}
 
 
-@dataclass(frozen=True, slots=True)
-class UsageSample:
+class UsageSample(Struct, frozen=True):
     """How busy the computer is, sent regularly by the driver."""
 
     cpu_permille: int

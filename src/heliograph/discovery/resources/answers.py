@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from heapq import merge
 from itertools import islice
 from typing import Any
@@ -36,8 +35,7 @@ _encode = msgspec.json.Encoder().encode
 Row = dict[str, Any]
 
 
-@dataclass(slots=True)
-class Arranged:
+class Arranged(msgspec.Struct):
     """Static resources in the order of their answer."""
 
     total: int
@@ -101,8 +99,7 @@ def best_company(hosts: Mapping[int, int], cost: Cost, count: int) -> int | None
     return None if least is None else least[1]
 
 
-@dataclass(slots=True)
-class LongAnswer:
+class LongAnswer(msgspec.Struct):
     """An answer with rows left to send."""
 
     asker: int

@@ -270,9 +270,11 @@ class ResourceCore:
     # -- time ---------------------------------------------------------------------------------------------------
 
     def tick(self, now: Instant) -> None:
-        """End leases and requests that have expired."""
+        """End leases and requests that have expired. Begin anew with neighbours that have long taken nothing."""
         self.hosting.expire(now)
         self.forwarding.expire(now)
+        for link in self.spreading.stalled(now):
+            self._begin_anew(link, now)
 
     def static(self, condition: ResourceCondition) -> list[TableRow]:
         """The static resources that match, from our own table."""

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from hashlib import sha256
+
+import msgspec
 
 from heliograph.errors import Reason
 from heliograph.machine import Dial, Instant, LinkId, Outbox, Peer, Ticket, Timers
@@ -32,8 +33,7 @@ Undelivered = Callable[[], None]
 Package = tuple[bytes, bytes, Undelivered]  # the topic, the payload, what to do if it cannot be sent
 
 
-@dataclass(slots=True)
-class DirectCounts:
+class DirectCounts(msgspec.Struct):
     """Counters of direct answers."""
 
     opened: int = 0
@@ -42,12 +42,11 @@ class DirectCounts:
     returned: int = 0  # packages that had to go along the path
 
 
-@dataclass(slots=True)
-class DirectLink:
+class DirectLink(msgspec.Struct):
     """A link, or the dial for one."""
 
     session: BrokerSession | None = None
-    waiting: list[Package] = field(default_factory=list)
+    waiting: list[Package] = []
     heard_at: Instant = 0
 
 

@@ -22,8 +22,9 @@ uncovered.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from heapq import heappop, heappush
+
+import msgspec
 
 from heliograph.discovery.resources.conditions import ResourceCondition, read_condition
 from heliograph.discovery.resources.messages import (
@@ -56,35 +57,33 @@ AsOf = dict[int, tuple[int, int]]
 """Hosting brokers that answered, and at which incarnation and number of changes."""
 
 
-@dataclass(slots=True, eq=False)
-class Arrival:
+class Arrival(msgspec.Struct, eq=False):
     """One arrival of a request."""
 
     hop: LinkId
     cover: RequestId | None
     as_of: int  # no answer to it is older
-    pending: dict[Asked, None] = field(default_factory=dict)
-    hosts: AsOf = field(default_factory=dict)  # hosts that answered
-    direct: dict[int, int] = field(default_factory=dict)  # the number of answers that a host sent directly
+    pending: dict[Asked, None] = {}
+    hosts: AsOf = {}  # hosts that answered
+    direct: dict[int, int] = {}  # the number of answers that a host sent directly
     lost: bool = False
     uncovered: bool = False
     over: bool = False
 
 
-@dataclass(slots=True, eq=False)
-class KnownRequest:
+class KnownRequest(msgspec.Struct, eq=False):
     """One attempt of a request, as this broker knows it."""
 
     request: ResourceRequest
     condition: ResourceCondition
     hop: LinkId  # by which it first came
     best: BestSoFar | None  # of the answers that passed here, if it asks for the best ones
-    arrivals: dict[Asked, Arrival] = field(default_factory=dict)
-    passed: dict[int, int] = field(default_factory=dict)  # resources in answers that passed here, with their epoch
-    waiting: dict[Key, KnownRequest] = field(default_factory=dict)  # requests that share its answers
-    dependants: list[tuple[KnownRequest, Arrival]] = field(default_factory=list)  # … and wait for its completion
-    cache: dict[int, FoundResource] = field(default_factory=dict)  # at its host broker
-    hosts: AsOf = field(default_factory=dict)
+    arrivals: dict[Asked, Arrival] = {}
+    passed: dict[int, int] = {}  # resources in answers that passed here, with their epoch
+    waiting: dict[Key, KnownRequest] = {}  # requests that share its answers
+    dependants: list[tuple[KnownRequest, Arrival]] = []  # … and wait for its completion
+    cache: dict[int, FoundResource] = {}  # at its host broker
+    hosts: AsOf = {}
     as_of: int = 0  # once it is complete: no answer is older
     slot: int = -1  # in the index of those that may cover
     is_routed: bool = False  # to the hosts of resources, from here
@@ -110,8 +109,7 @@ DirectSend = Callable[[ResourceRequest, ResourcesFound, Callable[[], None], Inst
 """Sends a package to the requester's broker. Returns False if it cannot; calls back if it fails later."""
 
 
-@dataclass(slots=True)
-class ForwardingCounts:
+class ForwardingCounts(msgspec.Struct):
     """What crossed links: the paper's counts, and further ones."""
 
     subscriptions: int = 0

@@ -11,7 +11,8 @@ A request that lost answers on its way is repeated; the repeat does not share th
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+import msgspec
 
 from heliograph.discovery.resources.conditions import ResourceCondition
 from heliograph.discovery.resources.forwarding import DIRECT, NORMAL, SIMILARITY, Arrival, AsOf, Key
@@ -27,8 +28,7 @@ AGAIN_MS = 50  # before a request that lost something is repeated; then twice as
 MARGIN_NS = 5_000_000_000  # how long an unshared request is remembered beyond its deadline
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceQuestion:
+class ResourceQuestion(msgspec.Struct, frozen=True):
     """A client's request."""
 
     condition: ResourceCondition
@@ -40,8 +40,7 @@ class ResourceQuestion:
     cache_ns: int = 100_000_000_000
 
 
-@dataclass(slots=True)
-class GatheredAnswer:
+class GatheredAnswer(msgspec.Struct):
     """The answer to a request."""
 
     found: list[FoundResource]
@@ -56,8 +55,7 @@ class GatheredAnswer:
 Answered = Callable[[GatheredAnswer, Instant], None]
 
 
-@dataclass(slots=True)
-class Gathered:
+class Gathered(msgspec.Struct):
     """One request in progress."""
 
     id: RequestId
@@ -66,12 +64,12 @@ class Gathered:
     began: Instant
     ends: Instant
     attempt: int = 0
-    found: dict[int, FoundResource] = field(default_factory=dict)
-    attempts: dict[int, int] = field(default_factory=dict)  # the attempt in which each was found
-    answered_in: dict[int, int] = field(default_factory=dict)  # the attempt in which each host last answered
-    hosts: AsOf = field(default_factory=dict)
-    due: dict[int, int] = field(default_factory=dict)  # host -> number of direct answers that it sent in this attempt
-    arrived: dict[int, dict[int, None]] = field(default_factory=dict)  # in this attempt, by host
+    found: dict[int, FoundResource] = {}
+    attempts: dict[int, int] = {}  # the attempt in which each was found
+    answered_in: dict[int, int] = {}  # the attempt in which each host last answered
+    hosts: AsOf = {}
+    due: dict[int, int] = {}  # host -> number of direct answers that it sent in this attempt
+    arrived: dict[int, dict[int, None]] = {}  # in this attempt, by host
     is_whole: bool = False  # the attempt is complete except for direct answers
     pause_ms: int = AGAIN_MS
 

@@ -13,8 +13,9 @@ or attach it elsewhere. If two brokers host a resource, the one where it was att
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from heapq import heappop, heappush
+
+import msgspec
 
 from heliograph.discovery.resources.conditions import ResourceCondition, fixed_values, read_condition
 from heliograph.discovery.resources.messages import (
@@ -34,8 +35,7 @@ from heliograph.matching.boxes.index import BoxIndex, IndexFullError
 NS_PER_S = 1_000_000_000
 
 
-@dataclass(slots=True)
-class HostedResource:
+class HostedResource(msgspec.Struct):
     """One resource that we host."""
 
     advertised: AdvertisedResource
@@ -59,12 +59,11 @@ def check_size(values: Mapping[str, Scalar]) -> None:
         )
 
 
-@dataclass(slots=True)
-class Owned:
+class Owned(msgspec.Struct):
     """What one owner has registered here."""
 
     resources: int = 0
-    attributes: dict[str, int] = field(default_factory=dict)
+    attributes: dict[str, int] = {}
 
 
 class Hosting:

@@ -12,6 +12,8 @@ named by its host broker's id, that broker's incarnation and a number. Times are
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
+from itertools import islice
 from typing import Annotated, TypeVar
 
 import msgspec
@@ -67,7 +69,10 @@ class FoundResource(Body, frozen=True, array_like=True):
 
 
 class AdvertisementsTold(Body, frozen=True, tag="told", tag_field="say"):
-    """What a broker hosts: a change with the next number, or everything (``full``), in several bodies if ``more``."""
+    """What a broker hosts: a change with the next number, or everything (``full``), in several bodies if ``more``.
+
+    ``paced``: the sender waits until it hears that this part was taken.
+    """
 
     host: Id
     name: Name
@@ -79,6 +84,8 @@ class AdvertisementsTold(Body, frozen=True, tag="told", tag_field="say"):
     more: bool = False
     add: Annotated[list[AdvertisedResource], Meta(max_length=ADVERTISEMENTS_PER_BODY_MAX)] = []
     remove: Annotated[list[Id], Meta(max_length=IDS_PER_BODY_MAX)] = []
+    part: Number = 0  # of everything
+    paced: bool = False
 
     @property
     def age(self) -> tuple[int, int]:
@@ -87,12 +94,16 @@ class AdvertisementsTold(Body, frozen=True, tag="told", tag_field="say"):
 
 
 class AdvertisementsOffered(Body, frozen=True, tag="offer", tag_field="say"):
-    """Which brokers' tables the sender has and which it wants. ``fresh``: earlier messages on this link are void."""
+    """Which brokers' tables the sender has and which it wants. ``fresh``: earlier messages on this link are void.
+
+    ``taken``: parts that were taken, by host and number; such a message says nothing else.
+    """
 
     has: Annotated[list[tuple[Id, Count, Count]], Meta(max_length=IDS_PER_BODY_MAX)] = []
     wants: Annotated[list[Id], Meta(max_length=IDS_PER_BODY_MAX)] = []
     fresh: bool = False
     more: bool = False  # the sender has more, which follow
+    taken: Annotated[list[tuple[Id, Number]], Meta(max_length=IDS_PER_BODY_MAX)] = []
 
 
 class ResourceRequest(Body, frozen=True, tag="ask", tag_field="say"):
@@ -174,8 +185,13 @@ Message = (
 )
 
 encode = msgspec.json.Encoder().encode
-_decoder = msgspec.json.Decoder(Message)
 ID_MAX = (1 << 64) - 1
+
+
+@cache
+def _decoder() -> msgspec.json.Decoder[Message]:
+    """Made for the first message: that takes as long as loading half of this room."""
+    return msgspec.json.Decoder(Message)
 
 
 Item = TypeVar("Item")
@@ -185,22 +201,30 @@ def in_parts(items: Sequence[Item], count_max: int) -> list[list[Item]]:
     """Items in lists that each fit in a message; one empty list if there are none."""
     if len(items) <= 1:
         return [list(items)]
-    parts: list[list[Item]] = [[]]
-    size = 0
-    for item in items:
-        length = len(encode(item))
-        if parts[-1] and (len(parts[-1]) >= count_max or size + length > PART_BYTES):
-            parts.append([])
-            size = 0
-        parts[-1].append(item)
-        size += length
+    parts: list[list[Item]] = []
+    start = 0
+    while start < len(items):
+        count = length_of_part(items, start, count_max)
+        parts.append(list(items[start : start + count]))
+        start += count
     return parts
+
+
+def length_of_part(items: Sequence[Item], start: int, count_max: int) -> int:
+    """How many items from there on fit in a message: at least one, if there are any."""
+    count = size = 0
+    for item in islice(items, start, start + count_max):
+        size += len(encode(item))
+        if count and size > PART_BYTES:
+            break
+        count += 1
+    return count
 
 
 def decode(data: bytes) -> Message:
     """JSON as a message."""
     try:
-        message: Message = _decoder.decode(data)
+        message = _decoder().decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ProtocolError(Reason.BODY_MALFORMED, str(error)) from None
     return message

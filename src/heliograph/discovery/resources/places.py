@@ -8,7 +8,7 @@ Not here: how ways are found (broker/routing/map.py).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from heliograph.machine import LinkId
 from heliograph.wire.ways import WaysHere
@@ -19,8 +19,7 @@ Place = tuple[str, int]
 """Where a broker is: its cluster, and its slot there. An address may replace it later."""
 
 
-@dataclass(frozen=True, slots=True)
-class WaysChanged:
+class WaysChanged(msgspec.Struct, frozen=True):
     """What has changed in the ways."""
 
     came: tuple[LinkId, ...]

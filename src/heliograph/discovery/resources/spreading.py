@@ -3,18 +3,24 @@
 In:    what we host; what neighbours tell, offer and want; links that come up and end.
 Out:   messages to neighbours; what was new in the table.
 State: what we told others about ourselves: a number, and the advertisements; changes that wait for ``flush``.
-Not here: the table (table.py), our own resources (hosting.py).
+Not here: the table (table.py), our own resources (hosting.py), sending snapshots in portions (snapshots.py).
 Paper: [resources] §3: advertisements flood. Design: numbered as interests are (broker/routing/interests.py).
 
 A dynamic advertisement that another of ours covers is not told until that one is removed: requests come here anyway.
 One that its owner attached again is told nevertheless, so that the broker where it was before removes it. A broker that
 finds a gap asks the sender for a snapshot. On a new link each side offers what it has. Changes of our own resources
 that arrive together are told in one message: they wait until ``flush``, at the latest until the next wake.
+
+A change, and a snapshot that fits in one message, is passed on at once. A longer snapshot comes in parts, from one
+neighbour, and is offered to the others once it is whole; what others tell of that broker meanwhile is ignored, because
+the neighbour tells it too, behind the snapshot; unless they begin a newer snapshot.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+
+from msgspec.structs import replace
 
 from heliograph.discovery.resources.conditions import ResourceCondition, read_condition
 from heliograph.discovery.resources.messages import (
@@ -27,9 +33,10 @@ from heliograph.discovery.resources.messages import (
     in_parts,
 )
 from heliograph.discovery.resources.places import Places
+from heliograph.discovery.resources.snapshots import Head, Snapshots
 from heliograph.discovery.resources.table import AdvertisementTable, HostingBroker, TableDifference
 from heliograph.errors import Reason
-from heliograph.machine import LinkId
+from heliograph.machine import Instant, LinkId
 from heliograph.matching.boxes.index import BoxIndex, IndexFullError
 from heliograph.model.ages import lacks
 
@@ -136,6 +143,8 @@ class Spreading:
         self._number = 0
         self._told_place: tuple[str, int] | None = None
         self.frames_told = 0
+        self._snapshots = Snapshots(send)
+        self._arriving: dict[int, LinkId] = {}  # brokers whose snapshot is arriving, and from which neighbour
         self._awaited: dict[LinkId, dict[int, None] | None] = {}  # neighbours that owe us an offer (None) or snapshots
 
     @property
@@ -144,8 +153,20 @@ class Spreading:
         return not self._awaited
 
     def link_down(self, link: LinkId) -> None:
-        """A neighbour is gone, or does not have the service."""
+        """A neighbour is gone, does not have the service, or begins anew. Others may have what it was sending."""
         self._awaited.pop(link, None)
+        self._snapshots.drop(link)
+        lost = [host for host, source in self._arriving.items() if source == link]
+        for host in lost:
+            del self._arriving[host]
+        for start in range(0, len(lost), IDS_PER_BODY_MAX):
+            for other in self._places.links:
+                if other != link:
+                    self._send(other, AdvertisementsOffered(wants=lost[start : start + IDS_PER_BODY_MAX]))
+
+    def stalled(self, now: Instant) -> list[LinkId]:
+        """Neighbours that have taken no part of a snapshot for long."""
+        return self._snapshots.stalled(now)
 
     # -- ours ---------------------------------------------------------------------------------------------------
 
@@ -172,8 +193,8 @@ class Spreading:
             some = adds.pop(0) if adds else []
             gone, remove = remove[:IDS_PER_BODY_MAX], remove[IDS_PER_BODY_MAX:]
             self._number += 1
-            told = self._told(add=some, remove=gone)
-            if told is not None:
+            if (head := self._head) is not None:
+                told = AdvertisementsTold(*head, add=some, remove=gone)
                 self._learn(told)
                 self._tell(told, None)
 
@@ -185,23 +206,25 @@ class Spreading:
     def _tell_all(self) -> None:
         """Tell everything that we host again."""
         self._number += 1
-        for part in self._snapshot_of_own():
+        resources = list(self._own.told.values())
+        head = self._head
+        if head is None:
+            return
+        parts = self._parts(head, resources)
+        for part in parts:
             self._learn(part)
-            self._tell(part, None)
+        if len(parts) == 1:
+            self._tell(parts[0], None)
+            return
+        for link in self._places.links:
+            self.frames_told += len(parts)
+            self._snapshots.begin(link, head, resources)
 
-    def _told(self, **fields: object) -> AdvertisementsTold | None:
+    @property
+    def _head(self) -> Head | None:
+        """How our messages begin."""
         ways = self._places.ways
-        if ways is None:
-            return None
-        return AdvertisementsTold(
-            ways.broker,
-            ways.name,
-            ways.cluster,
-            ways.slot,
-            ways.incarnation,
-            self._number,
-            **fields,  # type: ignore[arg-type]
-        )
+        return None if ways is None else (ways.broker, ways.name, *self._places.here, ways.incarnation, self._number)
 
     def _learn(self, told: AdvertisementsTold) -> bool:
         difference = self._table.learn(told)
@@ -213,16 +236,13 @@ class Spreading:
             self._learned(self._table.hosts[told.host], difference)
         return True
 
-    def _snapshot_of_own(self) -> list[AdvertisementsTold]:
-        return self._parts(list(self._own.told.values()), self._told)
-
     @staticmethod
-    def _parts(
-        resources: list[AdvertisedResource], make: Callable[..., AdvertisementsTold | None]
-    ) -> list[AdvertisementsTold]:
+    def _parts(head: Head, resources: list[AdvertisedResource]) -> list[AdvertisementsTold]:
         some = in_parts(resources, ADVERTISEMENTS_PER_BODY_MAX)
-        parts = [make(full=True, more=number < len(some), add=each) for number, each in enumerate(some, 1)]
-        return [part for part in parts if part is not None]
+        return [
+            AdvertisementsTold(*head, full=True, more=number + 1 < len(some), add=each, part=number)
+            for number, each in enumerate(some)
+        ]
 
     # -- links --------------------------------------------------------------------------------------------------
 
@@ -246,14 +266,16 @@ class Spreading:
             self._send(link, AdvertisementsOffered(some, fresh=fresh and not start, more=more))
 
     def hear_offer(self, link: LinkId, offer: AdvertisementsOffered) -> None:
-        """What a neighbour has, and what it wants."""
+        """What a neighbour has, what it wants, and what it has taken."""
+        if offer.taken:
+            self._snapshots.taken(link, offer.taken)
+            return
         me = self._places.ways.broker if self._places.ways is not None else 0
         wants = []
         for broker, incarnation, number in offer.has:
-            host = self._table.hosts.get(broker)
             if broker == me and not self._is_known:
                 self._tell_all()  # the neighbour remembers an earlier incarnation of ours
-            elif broker != me and lacks(None if host is None else host.age, (incarnation, number)):
+            elif broker != me and self._lacks(broker, (incarnation, number)):
                 wants.append(broker)
         if wants:
             self._send(link, AdvertisementsOffered(wants=wants))
@@ -265,18 +287,22 @@ class Spreading:
             if host is not None and not host.is_partial:
                 self._send_snapshot(link, host)
 
-    def _send_snapshot(self, link: LinkId, host: HostingBroker) -> None:
-        def part(**fields: object) -> AdvertisementsTold:
-            place, age = host.place, host.age
-            return AdvertisementsTold(host.broker, host.name, *place, *age, **fields)  # type: ignore[arg-type]
+    def _lacks(self, broker: int, age: tuple[int, int]) -> bool:
+        host = self._table.hosts.get(broker)
+        if host is not None and host.is_partial:
+            return broker not in self._arriving or age > host.age
+        return lacks(None if host is None else host.age, age)
 
-        for told in self._parts(list(host.resources.values()), part):
-            self.frames_told += 1
-            self._send(link, told)
+    def _send_snapshot(self, link: LinkId, host: HostingBroker) -> None:
+        resources = list(host.resources.values())
+        self.frames_told += -(-len(resources) // ADVERTISEMENTS_PER_BODY_MAX) or 1
+        self._snapshots.begin(link, (host.broker, host.name, *host.place, *host.age), resources)
 
     def hear_told(self, link: LinkId, told: AdvertisementsTold) -> None:
         """What a broker hosts; passed on if it is new."""
         me = self._places.ways
+        if told.paced:
+            self._send(link, AdvertisementsOffered(taken=[(told.host, told.part)]))
         if me is None:
             return
         if told.host == me.broker:
@@ -285,13 +311,40 @@ class Spreading:
         if told.full and not told.more:
             self._arrived(link, told.host)
         host = self._table.hosts.get(told.host)
+        if host is not None and self._comes_from_another(link, told, host):
+            return
         if host is not None and told.age <= host.age and not (host.is_partial and told.age == host.age and told.full):
             return
         if not self._learn(told):
+            self._arriving.pop(told.host, None)
             self._count(Reason.RESOURCE_TABLE_STALE)
             self._send(link, AdvertisementsOffered(wants=[told.host]))
-            return
-        self._tell(told, link)
+        elif told.full and told.more:
+            self._await_parts(told.host, link)
+        elif self._arriving.pop(told.host, None) is None:
+            self._tell(told, link)
+        else:
+            self._offer_whole(told, link)
+
+    def _await_parts(self, host: int, link: LinkId) -> None:
+        self._arriving[host] = link
+        if len(self._arriving) > len(self._table.hosts):
+            self._arriving = {host: link for host, link in self._arriving.items() if host in self._table.hosts}
+
+    def _offer_whole(self, told: AdvertisementsTold, source: LinkId) -> None:
+        """A snapshot in parts is whole now: offer it to the other neighbours."""
+        for link in self._places.links:
+            if link == source:
+                continue
+            if self._snapshots.is_sending(link, told.host):  # an older one, so the neighbour would not want this one
+                self._send_snapshot(link, self._table.hosts[told.host])
+            else:
+                self._send(link, AdvertisementsOffered([(told.host, *told.age)]))
+
+    def _comes_from_another(self, link: LinkId, told: AdvertisementsTold, host: HostingBroker) -> bool:
+        """True if a snapshot is arriving from another neighbour, and this does not begin a newer one."""
+        is_newer = told.full and not told.part and told.age > host.age
+        return host.is_partial and not is_newer and self._arriving.get(told.host, link) != link
 
     def _arrived(self, link: LinkId, host: int) -> None:
         awaited = self._awaited.get(link)
@@ -315,7 +368,10 @@ class Spreading:
             self._count(Reason.NAME_TAKEN)
 
     def _tell(self, told: AdvertisementsTold, source: LinkId | None) -> None:
+        if told.paced:
+            told = replace(told, paced=False)
         for link in self._places.links:
             if link != source:
                 self.frames_told += 1
-                self._send(link, told)
+                if not self._snapshots.follow(link, told):
+                    self._send(link, told)

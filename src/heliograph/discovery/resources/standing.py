@@ -17,7 +17,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+
+import msgspec
 
 from heliograph.discovery.resources.conditions import ResourceCondition, read_condition
 from heliograph.discovery.resources.forwarding import HERE
@@ -43,15 +44,14 @@ STIR_TTL = 64  # hops; while ways change, a request may briefly go in a circle
 Hosts = dict[int, None]
 
 
-@dataclass(slots=True, eq=False)
-class StandingRequest:
+class StandingRequest(msgspec.Struct, eq=False):
     """A continuous request, as this broker knows it."""
 
     id: RequestId
     condition: ResourceCondition
     hops: dict[LinkId, Hosts]  # hops that asked, and for which hosts; our own clients ask for all
     slot: int
-    needs: dict[LinkId, Hosts] = field(default_factory=dict)  # neighbours that lead to these hosts
+    needs: dict[LinkId, Hosts] = {}  # neighbours that lead to these hosts
 
 
 class StandingForwarding:

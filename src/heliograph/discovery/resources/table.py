@@ -10,7 +10,8 @@ Paper: [resources] §3 and §4.1, the SRT. The last hop of an advertisement is t
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+
+import msgspec
 
 from heliograph.discovery.resources.conditions import ResourceCondition, fixed_values, read_condition
 from heliograph.discovery.resources.messages import AdvertisedResource, AdvertisementsTold
@@ -25,8 +26,7 @@ HOSTS_MAX = 16_384
 REMEMBERED_MAX = 4_096  # queries whose answers are kept until the table changes
 
 
-@dataclass(slots=True)
-class HostingBroker:
+class HostingBroker(msgspec.Struct):
     """A broker that hosts resources."""
 
     broker: int
@@ -34,9 +34,10 @@ class HostingBroker:
     place: Place
     incarnation: int
     number: int = 0
-    resources: dict[int, AdvertisedResource] = field(default_factory=dict)
-    slots: dict[int, int] = field(default_factory=dict)  # resource -> its id in the index
+    resources: dict[int, AdvertisedResource] = {}
+    slots: dict[int, int] = {}  # resource -> its id in the index
     is_partial: bool = False  # a snapshot has begun and not ended
+    parts: int = 0  # of the snapshot, that have come
 
     @property
     def age(self) -> Age:
@@ -44,8 +45,7 @@ class HostingBroker:
         return (self.incarnation, self.number)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TableRow:
+class TableRow(msgspec.Struct, frozen=True, eq=False):
     """One advertisement, with the values that a static resource has. Resources share tuples of names."""
 
     host: HostingBroker
@@ -72,12 +72,11 @@ def newest_of(rows: Iterable[TableRow], newest: dict[int, TableRow]) -> None:
             newest[row.advertised.id] = row
 
 
-@dataclass(slots=True)
-class TableDifference:
+class TableDifference(msgspec.Struct):
     """What a change added and removed."""
 
-    added: list[AdvertisedResource] = field(default_factory=list)
-    removed: list[AdvertisedResource] = field(default_factory=list)
+    added: list[AdvertisedResource] = []
+    removed: list[AdvertisedResource] = []
     is_reborn: bool = False  # its host restarted
     refused: int = 0  # advertisements that cannot be read, or exceed the limit
 
@@ -112,13 +111,16 @@ class AdvertisementTable:
             if len(self.hosts) >= HOSTS_MAX:
                 difference.refused = len(told.add)
                 return difference
-            if not told.full:
+            if not told.full or told.part:
                 return None
-        if told.full:
+        if not told.full:
+            if host is None or host.is_partial or not follows(host.age, told.age):
+                return None
+        elif not told.part:
             host = self._begin(told, host, difference)
-        assert host is not None
-        if not told.full and not follows(host.age, told.age):
+        elif host is None or not host.is_partial or host.age != told.age or host.parts != told.part:
             return None
+        host.parts = told.part + 1
         host.name, host.place = told.name, (told.cluster, told.slot)
         host.number = told.number
         for resource in told.remove:
@@ -132,8 +134,6 @@ class AdvertisementTable:
         self, told: AdvertisementsTold, host: HostingBroker | None, difference: TableDifference
     ) -> HostingBroker:
         """A snapshot: its first part replaces everything known before."""
-        if host is not None and host.is_partial and host.age == told.age:
-            return host
         if host is not None:
             difference.is_reborn = host.incarnation != told.incarnation
             for resource in list(host.resources):

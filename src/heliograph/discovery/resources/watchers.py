@@ -10,7 +10,6 @@ Paper: [resources] §4.3.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -36,8 +35,7 @@ ROWS_PER_WAKE = 5 * SNAPSHOT_PART  # of a long snapshot: a few milliseconds
 _encode = msgspec.json.Encoder().encode
 
 
-@dataclass(slots=True, eq=False)
-class Watcher:
+class Watcher(msgspec.Struct, eq=False):
     """One continuous request of a client of ours."""
 
     number: int

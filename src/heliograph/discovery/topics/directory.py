@@ -20,6 +20,7 @@ from heliograph.discovery.brokers.config import address_of
 from heliograph.discovery.brokers.questions import Questions
 from heliograph.discovery.buckets import Buckets
 from heliograph.discovery.topics.config import TopicDirectoryConfig
+from heliograph.discovery.topics.list_learner import ListLearner
 from heliograph.discovery.topics.messages import (
     DIRECTORIES_TOPIC,
     ENTITY_TOPIC,
@@ -128,6 +129,7 @@ class TopicDirectory:
         self._searches = TopicSearches(
             self._config, self._name, self._statements, self._outbox, self._ask, self._say, self._counts
         )
+        self._learner = ListLearner(self._keyring, self._clock, self._counts)
         self._anchors = Anchors(self._anchor_settings(), self._seed, self._outbox, self._timers, self._heard)
         self._anchors.start(now)
         for link, peer in self._attached:
@@ -259,9 +261,11 @@ class TopicDirectory:
         self._say(TopicAcknowledged(id, self._name, 0 if reason is None else reason, text[:1_000]), entity)
 
     def _tick(self, now: Instant) -> None:
-        """Forget topics that expired, and standing searches that were not renewed."""
+        """Forget topics that expired, and standing searches that were not renewed; ask what was revoked."""
         wall_ns = self._clock.at(now)
         self._searches.expire(now)
+        assert self._anchors is not None
+        self._learner.ask(self._anchors.dialled, now)
         if self._opened and wall_ns is not None:
             self._ask(KeepTopics(expired_ms=wall_ns // NS_PER_MS), self._expired)
         self._timers.set("tick", now + TICK_NS, self._tick)

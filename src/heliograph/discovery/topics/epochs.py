@@ -1,20 +1,23 @@
 """Epochs of encrypted topics: the keys that we have, and the holders that get the next one.
 
-In:    topics that we own, the grants that we made for them, revocations; keys that owners sent us.
-Out:   the key to encrypt with, the keys to decrypt with; after a revocation, the new key and the holders left.
-State: keys and holders, bounded; in memory only.
+In:    topics that we own or may delegate, the grants that we made for them, revocations; keys that were sent to us.
+Out:   the key to encrypt with, the keys to decrypt with; of a new epoch, the key and the holders that get it from us.
+State: keys, holders and revoked grants, bounded; in memory only.
 Not here: encrypting (encryption.py), sending keys (handover.py, live/topic_keys.py).
 
-A revocation begins a new epoch: from then on, events are encrypted with a key that the revoked holder never gets.
+A revocation by the owner begins a new epoch: from then on, events are encrypted with a key that the revoked holder
+never gets. The owner sends it to the holders of its own grants, and these to the holders of grants that they delegated;
+with it goes the list of revoked grants, so that nobody passes the key on to their holders.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from heliograph.discovery.topics.encryption import KEY_BYTES, TopicKey
+from heliograph.discovery.topics.messages import WITHOUT_MAX
 from heliograph.errors import UsageError
 
 if TYPE_CHECKING:
@@ -29,6 +32,7 @@ GRANTS_MAX = 10_000  # of one topic, with a key
 class _Topic:
     keys: dict[int, TopicKey] = field(default_factory=dict)
     grants: dict[bytes, tuple[Holder, int]] = field(default_factory=dict)  # grant -> its holder, when it expires (ms)
+    revoked: dict[bytes, int] = field(default_factory=dict)  # grant of this topic -> when it expires (ms)
 
     def keep(self, key: TopicKey) -> None:
         self.keys[key.epoch] = key
@@ -38,6 +42,26 @@ class _Topic:
     @property
     def newest(self) -> TopicKey:
         return self.keys[max(self.keys)]
+
+    def drop(self, grants: Iterable[bytes], wall_ms: int) -> None:
+        """Forget these grants, and what has expired."""
+        for grant in grants:
+            self.grants.pop(grant, None)
+        self.grants = {id: given for id, given in self.grants.items() if given[1] > wall_ms}
+        self.revoked = {id: ends for id, ends in self.revoked.items() if ends > wall_ms}
+
+    def holders(self) -> list[Holder]:
+        """Each entity once."""
+        return list({holder.identity.entity: holder for holder, _ in self.grants.values()}.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Handing:
+    """The key of a new epoch, and who gets it from us."""
+
+    key: TopicKey
+    holders: tuple[Holder, ...]
+    without: tuple[bytes, ...]  # revoked grants, whose holders do not get it
 
 
 class TopicEpochs:
@@ -64,9 +88,13 @@ class TopicEpochs:
             found.keep(TopicKey(1, self._draw(KEY_BYTES)))
         return found.newest
 
-    def learn(self, topic: bytes, key: TopicKey) -> None:
-        """The owner gave us this key, or a program of ours drew it."""
+    def learn(self, topic: bytes, key: TopicKey, *, by_owner: bool = True) -> bool:
+        """Someone gave us this key, or a program of ours drew it. True if it is new: only the owner replaces a key."""
+        known = self._topic(topic).keys.get(key.epoch)
+        if known == key or (known is not None and not by_owner):
+            return False
         self._topic(topic).keep(key)
+        return True
 
     def granted(self, topic: bytes, grant: bytes, holder: Holder, expires_ms: int) -> None:
         """We gave the key to a holder, with this grant."""
@@ -75,19 +103,31 @@ class TopicEpochs:
             raise UsageError(f"at most {GRANTS_MAX} grants of an encrypted topic are kept")
         grants[grant] = (holder, expires_ms)
 
-    def revoke(self, topic: bytes, grant: bytes, wall_ms: int) -> tuple[TopicKey, list[Holder]] | None:
-        """Begin a new epoch without this grant: its key and the holders that get it. None without a key of this topic.
+    def revoke(self, topic: bytes, grant: bytes, wall_ms: int, expires_ms: int = 1 << 62) -> Handing | None:
+        """Begin a new epoch of our topic without this grant: its key and who gets it. None without a key of this topic.
 
         A holder that has another grant which is still valid remains.
         """
         found = self._topics.get(topic)
         if found is None or not found.keys:
             return None
-        found.grants.pop(grant, None)
-        found.grants = {id: given for id, given in found.grants.items() if given[1] > wall_ms}
+        found.revoked[grant] = expires_ms
+        found.drop([grant], wall_ms)
+        while len(found.revoked) > WITHOUT_MAX:
+            del found.revoked[next(iter(found.revoked))]
         found.keep(TopicKey(found.newest.epoch + 1, self._draw(KEY_BYTES)))
-        holders = {holder.identity.entity: holder for holder, _ in found.grants.values()}
-        return found.newest, list(holders.values())
+        return Handing(found.newest, tuple(found.holders()), tuple(found.revoked))
+
+    def withdraw(self, topic: bytes, grant: bytes, wall_ms: int) -> None:
+        """We revoked a grant that we delegated. The topic is not ours, so its key does not change."""
+        if topic in self._topics:
+            self._topics[topic].drop([grant], wall_ms)
+
+    def pass_on(self, topic: bytes, key: TopicKey, without: Sequence[bytes], wall_ms: int) -> Handing:
+        """We got the key of a new epoch: the holders of grants that we delegated get it too, except of these."""
+        found = self._topic(topic)
+        found.drop(without, wall_ms)
+        return Handing(key, tuple(found.holders()), tuple(without))
 
     def forget(self, topic: bytes) -> None:
         """The topic is gone."""

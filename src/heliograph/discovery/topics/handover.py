@@ -1,7 +1,7 @@
-"""Handing over the key of an encrypted topic: the owner sends it on Entity/<holder>, sealed for the holder.
+"""Handing over the key of an encrypted topic: whoever granted it sends it on Entity/<holder>, sealed for the holder.
 
 In:    a key of an epoch, the holder; HANDOVER and ACKNOWLEDGED messages.
-Out:   KeyOffer: the holder has the key. KeyWait: the key, accepted only from the topic's owner.
+Out:   KeyOffer: the holder has the key. KeyWait: the key, accepted only from the topic's owner and from the delegator.
 State: that of one conversation.
 Not here: encrypting events (encryption.py), keys that come with a grant (bundle.py), when a new epoch begins and
           which holders get its key (epochs.py).
@@ -9,6 +9,7 @@ Not here: encrypting events (encryption.py), keys that come with a grant (bundle
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from heliograph.discovery.topics.encryption import KEY_BYTES, TopicKey
@@ -23,21 +24,31 @@ if TYPE_CHECKING:
 
 
 class KeyOffer(TopicConversation):
-    """The owner's side: repeated until the holder acknowledges it. ``result`` is the holder's name."""
+    """The giver's side: repeated until the holder acknowledges it. ``result`` is the holder's name."""
 
     def __init__(
-        self, statements: Statements, topic: bytes, key: TopicKey, holder: Holder, seed: bytes, *, timeout_ms: int
+        self,
+        statements: Statements,
+        topic: bytes,
+        key: TopicKey,
+        holder: Holder,
+        seed: bytes,
+        *,
+        timeout_ms: int,
+        without: Sequence[bytes] = (),
     ) -> None:
         super().__init__(statements, seed, timeout_ms)
         self._topic = topic
         self._key = key
         self._holder = holder
+        self._without = without
         self._ids: dict[bytes, None] = {}
 
     def _say(self, now: Instant) -> None:
         id = self.draw()
         self._ids[id] = None
-        body = Handover(id, self.wall_ms(now), self._topic, epoch=self._key.epoch, key=self._key.key)
+        epoch, key = self._key.epoch, self._key.key
+        body = Handover(id, self.wall_ms(now), self._topic, epoch=epoch, key=key, without=list(self._without))
         topic = f"{ENTITY_TOPIC}/{self._holder.identity.entity}"
         self.outgoing.append((topic, self._statements.write(body, self._holder)))
 
@@ -52,15 +63,20 @@ class KeyOffer(TopicConversation):
 
 
 class KeyWait(TopicConversation):
-    """The holder's side: it sends nothing until the owner's offer arrives. ``result`` is a TopicKey."""
+    """The holder's side: it sends nothing until an offer arrives. ``result`` is a TopicKey."""
 
-    def __init__(self, statements: Statements, topic: bytes, owner: str, seed: bytes, *, timeout_ms: int) -> None:
+    def __init__(
+        self, statements: Statements, topic: bytes, owner: str, seed: bytes, *, timeout_ms: int, delegator: str = ""
+    ) -> None:
         super().__init__(statements, seed, timeout_ms)
         self._topic = topic
         self._owner = owner
+        self._delegator = delegator or owner  # that signed our grant
+        self.by_owner = False  # who offered it
+        self.without: tuple[bytes, ...] = ()  # grants whose holders must not get the key
 
     def _say(self, now: Instant) -> None:
-        """Sends nothing: the owner begins."""
+        """Sends nothing: the other side begins."""
 
     def _hear(self, said: Statement, now: Instant) -> None:
         if said.message.kind is not TopicKind.HANDOVER:
@@ -68,11 +84,12 @@ class KeyWait(TopicConversation):
         offer = self._statements.body(said, Handover)
         if offer.topic != self._topic or len(offer.key) != KEY_BYTES:
             return
-        if said.entity != self._owner:
+        if said.entity not in (self._owner, self._delegator):
             raise ProtocolError(Reason.OWNER_OTHER, f"{said.entity} offers a key of a topic of {self._owner}")
         self._statements.check_fresh(said, offer.id, offer.issued_ms, self.wall_ns(now))
         acknowledged = TopicAcknowledged(offer.id, "")
         self.outgoing.append((f"{ENTITY_TOPIC}/{said.entity}", self._statements.write(acknowledged, said.holder)))
+        self.by_owner, self.without = said.entity == self._owner, tuple(offer.without)
         self.succeed(TopicKey(offer.epoch, offer.key))
 
     def _time_out(self, now: Instant) -> None:

@@ -35,6 +35,7 @@ PROPERTIES_MAX = 128
 READERS_MAX = 256
 ID_BYTES = 16
 SEALED_DOMAIN = b"heliograph/topic-descriptors/1"
+_ROOT = CREATED_ROOT.decode()
 
 Id = Annotated[bytes, msgspec.Meta(min_length=ID_BYTES, max_length=ID_BYTES)]
 Digest = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
@@ -106,7 +107,7 @@ class TopicAdvertisement(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def root(self) -> str:
         """The topic below which all topics of this advertisement are."""
-        return f"{CREATED_ROOT.decode()}/{self.uuid}"
+        return f"{_ROOT}/{self.uuid}"
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -180,7 +181,7 @@ def digest_of(creation: Creation, synopsis: Synopsis) -> bytes:
 
 def topic_of(id: bytes, synopsis: Synopsis) -> str:
     """The topic for this synopsis: unique in the network, because the UUID is."""
-    root = f"{CREATED_ROOT.decode()}/{uuid_text(id)}"
+    root = f"{_ROOT}/{uuid_text(id)}"
     levels = synopsis.placeholder if synopsis.type in ("string", "integer", "tags") else ""
     return f"{root}/{levels}" if levels else root
 
@@ -188,7 +189,7 @@ def topic_of(id: bytes, synopsis: Synopsis) -> str:
 def uuid_text(id: bytes) -> str:
     """16 bytes in the text form of a UUID."""
     digits = id.hex()
-    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 def uuid_of(chance: bytes) -> bytes:

@@ -31,6 +31,7 @@ MESSAGE_BYTES_MAX = 1 << 20
 CHAINS_MAX = 255  # of a page of topics: two for each, and the sender's
 ITEMS_MAX = 1_024
 GRANTS_MAX = 8
+WITHOUT_MAX = 1_024
 
 DIRECTORIES_TOPIC = "Services/Discovery/TopicDiscoveryNode"  # to all directories, or with /<TDN-ID> to one
 TOPICS_TOPIC = "Services/Discovery/Topics"
@@ -203,6 +204,7 @@ class Handover(msgspec.Struct, frozen=True, omit_defaults=True):
     advertise: SignedBytes = b""
     epoch: Count = 0
     key: Annotated[bytes, msgspec.Meta(max_length=32)] = b""
+    without: Annotated[list[Id], msgspec.Meta(max_length=WITHOUT_MAX)] = []  # grants whose holders must not get the key
 
 
 TopicBody = (

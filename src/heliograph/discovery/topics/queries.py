@@ -67,20 +67,33 @@ def question_of(query: TopicQuery, asker: str, wall_ms: int, granted: tuple[byte
 
 def is_asked_for(query: TopicQuery, advertisement: TopicAdvertisement) -> bool:
     """True if owner, space, id and times of a found topic are those of the query. The directory tested the rest."""
-    asked, creation = query, advertisement.creation
-    if asked.topics and advertisement.id not in asked.topics:
+    creation = advertisement.creation
+    entry = TopicEntry(
+        id=advertisement.id,
+        owner=advertisement.creator,
+        institution=creation.institution,
+        space=creation.space,
+        created_ms=advertisement.created_ms,
+        issued_ms=advertisement.issued_ms,
+        expires_ms=advertisement.expires_ms,
+    )
+    return _fits(query, query.topics, entry)
+
+
+def _fits(asked: TopicQuery | TopicQuestion, ids: Sequence[bytes], entry: TopicEntry) -> bool:
+    if ids and entry.id not in ids:
         return False
-    if asked.owner and advertisement.creator != asked.owner:
+    if asked.owner and entry.owner != asked.owner:
         return False
-    if asked.institution and creation.institution != asked.institution:
+    if asked.institution and entry.institution != asked.institution:
         return False
-    if asked.space and creation.space != asked.space and not creation.space.startswith(asked.space + "/"):
+    if asked.space and entry.space != asked.space and not entry.space.startswith(asked.space + "/"):
         return False
-    if advertisement.created_ms < asked.created_from_ms:
+    if entry.created_ms < asked.created_from_ms:
         return False
-    if asked.created_until_ms and advertisement.created_ms > asked.created_until_ms:
+    if asked.created_until_ms and entry.created_ms > asked.created_until_ms:
         return False
-    return not asked.expires_until_ms or advertisement.expires_ms <= asked.expires_until_ms
+    return not asked.expires_until_ms or entry.expires_ms <= asked.expires_until_ms
 
 
 def entry_of(advertisement: TopicAdvertisement, record: bytes) -> TopicEntry:
@@ -158,21 +171,7 @@ class Matcher:
     def fits(self, entry: TopicEntry) -> bool:
         """True if owner, institution, space, id and times meet the conditions."""
         asked = self._question
-        if asked.ids and entry.id not in asked.ids:
-            return False
-        if asked.owner and entry.owner != asked.owner:
-            return False
-        if asked.institution and entry.institution != asked.institution:
-            return False
-        if asked.space and entry.space != asked.space and not entry.space.startswith(asked.space + "/"):
-            return False
-        if asked.created_from_ms and entry.created_ms < asked.created_from_ms:
-            return False
-        if asked.created_until_ms and entry.created_ms > asked.created_until_ms:
-            return False
-        if entry.expires_ms < asked.expires_from_ms:
-            return False
-        return not asked.expires_until_ms or entry.expires_ms <= asked.expires_until_ms
+        return entry.expires_ms >= asked.expires_from_ms and _fits(asked, asked.ids, entry)
 
 
 def event_of(entry: TopicEntry) -> Event:

@@ -1,9 +1,10 @@
 """Revocation lists in the network: certificates that the authority revoked are refused at every broker.
 
 In:    the lists of the node's own files; lists from neighbours, in parts that fit a frame.
-Out:   lists that are new here; parts for neighbours.
+Out:   lists that are new here; parts for neighbours, and for directories that ask.
 State: in the keyring, the newest list of each authority; of each neighbour, at most one list that is arriving.
-Not here: reading and verifying lists (trust/), sending them (rights.py), ending links (broker/expelled.py).
+Not here: reading and verifying lists (trust/), sending them (rights.py), ending links (broker/expelled.py), a directory
+          in its own process, which asks for lists (list_learner.py).
 
 A list is signed by the authority, so it may come from anywhere. It replaces older ones, and is kept until it ends:
 certificates do not outlive their authority, and a list that ends later than they do is no harm.
@@ -12,6 +13,7 @@ certificates do not outlive their authority, and a list that ends later than the
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, Annotated
 
@@ -28,6 +30,7 @@ RIGHTS = "rights"  # the service
 LIST_BYTES_MAX = 1 << 20  # as much as is read of a file; about 25,000 certificates
 PART_BYTES = 48 << 10
 NS_PER_S = 1_000_000_000
+DIGESTS_KEPT = 8  # of lists: there is one per authority, and every second directories ask for their digests
 
 
 class ListsRenewed:
@@ -43,9 +46,22 @@ class ListPart(msgspec.Struct, frozen=True, array_like=True):
     data: Annotated[bytes, msgspec.Meta(max_length=PART_BYTES)]
 
 
+class WantedPart(msgspec.Struct, frozen=True):
+    """A directory's request for a piece of a list."""
+
+    digest: str  # of the list, hexadecimal
+    at: Annotated[int, msgspec.Meta(ge=0, le=LIST_BYTES_MAX)]
+
+
+@lru_cache(maxsize=DIGESTS_KEPT)
+def digest_of(der: bytes) -> bytes:
+    """The name of a list where the list itself would be too long."""
+    return sha256(der).digest()
+
+
 def parts_of(der: bytes) -> list[ListPart]:
     """A list in parts, in the order in which they are sent; none if it is too long."""
-    digest, size = sha256(der).digest(), len(der)
+    digest, size = digest_of(der), len(der)
     starts = range(0, size if size <= LIST_BYTES_MAX else 0, PART_BYTES)
     return [ListPart(digest, size, at, der[at : at + PART_BYTES]) for at in starts]
 
@@ -61,6 +77,13 @@ class RevocationLists:
     def known(self, wall_ns: int) -> list[RevocationList]:
         """The lists that have not ended."""
         return [one for one in self._keyring.authorities.revoked.lists if one.ends * NS_PER_S > wall_ns]
+
+    def part(self, digest: bytes, at: int, wall_ns: int) -> ListPart:
+        """The part of a list that begins there; ProtocolError if the list is not, or no longer, known here."""
+        for known in self.known(wall_ns):
+            if digest_of(known.der) == digest and 0 <= at < len(known.der) <= LIST_BYTES_MAX:
+                return ListPart(digest, len(known.der), at, known.der[at : at + PART_BYTES])
+        raise ProtocolError(Reason.QUESTION_UNKNOWN, "no such part of a revocation list")
 
     def gather(self, link: LinkId, part: ListPart) -> bytes | None:
         """A part arrived; returns the list once it is complete. ProtocolError if a part is missing or altered."""

@@ -10,6 +10,7 @@ Everything is signed, so it may come from anywhere. A neighbour that is new, or 
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from heliograph.discovery.topics.grants import read_revocation
-from heliograph.discovery.topics.revocation_lists import ListPart, RevocationLists, parts_of
+from heliograph.discovery.topics.revocation_lists import ListPart, RevocationLists, WantedPart, digest_of, parts_of
 from heliograph.discovery.topics.revocations import KnownRevocations
 from heliograph.discovery.topics.statements import NS_PER_MS
 from heliograph.discovery.wall_time import WallTime
@@ -130,6 +131,18 @@ class RevocationNews:
             payload = msgspec.msgpack.encode(RevocationSpread(part=part))
             for link in links:
                 self._session.send(link, payload)
+
+    # -- directories in their own processes (list_learner.py) --------------------------------------------------------
+
+    def list_digests(self, wall_ns: int) -> list[str]:
+        """The lists in force, by their digests."""
+        return [digest_of(known.der).hex() for known in self._lists.known(wall_ns)]
+
+    def list_part(self, request: dict[str, Any], wall_ns: int) -> dict[str, Any]:
+        """A part of one of them; ProtocolError, or ValueError for a malformed request."""
+        wanted = msgspec.convert(request, WantedPart)
+        part = self._lists.part(bytes.fromhex(wanted.digest), wanted.at, wall_ns)
+        return {"size": part.size, "data": b64encode(part.data).decode()}
 
     # -- neighbours (Attendant) -----------------------------------------------------------------------------------
 

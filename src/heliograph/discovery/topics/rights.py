@@ -1,6 +1,6 @@
 """The service "rights" at each broker: checks grants, and tells its broker which link may use which created topic.
 
-In:    requests of clients: bundles with proof of the holder's key, revocations.
+In:    requests of clients: bundles with proof of the holder's key, revocations; of directories: revocation lists.
 Out:   orders to the broker (allow, forbid, expel); answers; revocations and revocation lists for neighbours.
 State: that of its parts.
 Not here: what grants mean (grants.py), the broker's tables (broker/rights.py, broker/expelled.py), discovery
@@ -80,6 +80,10 @@ class RightsKeeper:
                     self._present(frame, request, asker, wall_ns, now)
                 case "revoke":
                     self._revoke(frame, request, wall_ns)
+                case "lists":
+                    self._answer(frame, {"lists": self._news.list_digests(wall_ns)})
+                case "list":
+                    self._answer(frame, self._news.list_part(request, wall_ns))
                 case other:
                     raise ProtocolError(Reason.QUESTION_UNKNOWN, f"rights cannot {other!r}")
         except ProtocolError as error:

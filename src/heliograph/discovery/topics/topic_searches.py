@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from msgspec import structs
 
 from heliograph.discovery.topics import messages
 from heliograph.discovery.topics.bundle import decode_bundle
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 PAGE_BYTES_MAX = 1 << 18
 PAGE_ITEMS_MAX = 100
+FOUND_AT_FIRST = 16  # topics in the first slice: the requester verifies them while the others are fetched
 SIFTED_AT_FIRST = 200  # documents in the first slice for XQuery; then SIFTED_AT_ONCE, or fewer if they are long
 SIFTED_AT_ONCE = 1_000
 SIFTED_BYTES = 4 << 20
@@ -57,6 +60,12 @@ class UnderWay:
     pages: int = 0
     entries: list[TopicEntry] = field(default_factory=list)  # found, not sent
     sifted_at_once: int = SIFTED_AT_FIRST
+
+    @property
+    def wanted(self) -> int:
+        """Topics in the next slice. In order of age there is one slice: a new topic would move all others."""
+        is_first = not self.looked_at and not self.question.newest_first
+        return max(1, min(self.left, FOUND_AT_FIRST) if is_first else self.left)
 
     def expect(self, documents: Sequence[bytes]) -> None:
         """Documents had these lengths: choose how many are filtered next."""
@@ -177,7 +186,7 @@ class TopicSearches:
 
     def _next(self, under_way: UnderWay, after: int) -> None:
         is_sifted = under_way.question.language == XQUERY
-        count = under_way.sifted_at_once if is_sifted else max(1, under_way.left)
+        count = under_way.sifted_at_once if is_sifted else under_way.wanted
         use = self._sift if is_sifted else self._found
         self._ask(AskTopics(under_way.question, after, count), lambda found, now: use(under_way, found, now))
 
@@ -205,7 +214,7 @@ class TopicSearches:
             fitting = tuple(found.entries[number] for number in sifted.numbers)
             is_cut = len(fitting) > under_way.left
             going_on = 0 if is_cut and found.next is None else found.next  # something is left out either way
-            self._found(under_way, replace(found, entries=fitting[: under_way.left], next=going_on), now)
+            self._found(under_way, structs.replace(found, entries=fitting[: under_way.left], next=going_on), now)
 
         self._ask(job, sifted)
 
@@ -251,7 +260,7 @@ class TopicSearches:
         self, page: list[TopicEntry], under_way: UnderWay, *, last: bool, reason: Reason | None, text: str
     ) -> None:
         chains: dict[bytes, None] = {}
-        items = [_item(entry, "", chains) for entry in page]
+        items = _items(page, "", chains)
         told, id = 0 if reason is None else reason, under_way.search.id
         found = FoundPage(id, self._name, items, under_way.pages, last, told, text)
         self._say(found, under_way.asker, tuple(chains))
@@ -266,7 +275,7 @@ class TopicSearches:
 
     def _tell_change(self, watch: Watch, entry: TopicEntry, change: str) -> None:
         chains: dict[bytes, None] = {}
-        items = [_item(entry, change, chains)]
+        items = _items((entry,), change, chains)
         self._say(FoundPage(watch.id, self._name, items), watch.asker, tuple(chains))
 
     def _sift_change(self, watch: Watch, entry: TopicEntry, change: str) -> None:
@@ -302,8 +311,18 @@ class TopicSearches:
         return {"searches_under_way": self._open, "watches": len(self.watches), "damaged": self.damaged}
 
 
-def _item(entry: TopicEntry, change: str, chains: dict[bytes, None]) -> FoundItem:
-    """An entry as an answer carries it; the chains of its signers are collected, each once."""
-    message = messages.unpack(entry.record)
-    chains.update(dict.fromkeys(message.chains))
-    return FoundItem(message.body, change)
+def _items(entries: Sequence[TopicEntry], change: str, chains: dict[bytes, None]) -> list[FoundItem]:
+    """Entries as an answer carries them; the chains of their signers are collected, each once.
+
+    Entries with the same signers, which are most, begin with the same bytes, so these are decoded once.
+    """
+    items: list[FoundItem] = []
+    head = b""
+    for entry in entries:
+        record = entry.record
+        if not head or not record.startswith(head):
+            message = messages.unpack(record)
+            chains.update(dict.fromkeys(message.chains))
+            head = record[: len(record) - len(message.body)]
+        items.append(FoundItem(record[len(head) :], change))
+    return items

@@ -47,6 +47,7 @@ _READ = {  # the columns that a language reads, beside the number
     "xpath": "t.document",
     "xquery": "t.document",
 }
+_properties = msgspec.json.Decoder(dict[str, str | int | float | bool])
 
 
 class TopicDatabase(Protocol):
@@ -175,8 +176,10 @@ class TopicTables:
                 fitting = matcher.scan([joined for _, joined in rows])
             elif question.language in CONDITIONS:
                 fitting = matcher.which_events(_events(question.language, rows), job.count - len(numbers))
-            else:
+            elif question.language:
                 fitting = matcher.which([_partly(question.language, read) for _, *read in rows])
+            else:
+                fitting = list(range(len(rows)))  # the database tested everything
             wanted = fitting[: job.count - len(numbers)]
             is_full = len(wanted) + len(numbers) >= job.count
             seen = wanted[-1] + 1 if is_full and wanted else len(rows)
@@ -240,7 +243,7 @@ def _entry(row: Sequence[Any]) -> tuple[TopicEntry, bool]:
     (id, owner, institution, space, path, created_ms, issued_ms, expires_ms) = row[:8]
     (readers, words, joined, properties, checksum, record, document) = row[8:]
     try:
-        read = msgspec.json.decode(properties, type=dict[str, str | int | float | bool])
+        read = _properties.decode(properties)
     except msgspec.MsgspecError:
         read, checksum = {}, -1
     entry = TopicEntry(

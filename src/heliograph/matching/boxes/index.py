@@ -16,7 +16,8 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from heliograph.errors import HeliographError, UsageError
 from heliograph.matching.boxes import engines
@@ -38,8 +39,7 @@ class IndexFullError(HeliographError):
         self.bound = bound
 
 
-@dataclass(frozen=True, slots=True)
-class IndexReport:
+class IndexReport(Struct, frozen=True):
     """How large an index is."""
 
     engine: str  # python, native or numpy; "python+native" while entries move

@@ -11,8 +11,7 @@ The length of every text is checked here, before anything else.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from heliograph.errors import ConditionError, Reason
 from heliograph.model.predicates import INTEGER_MAX, INTEGER_MIN, Value
@@ -37,8 +36,7 @@ _TOKEN = re.compile(
 _UNCLOSED = {"'": "a text in single quotes that ends", '"': "a name in double quotes that ends"}
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):
     """One piece of text. ``kind`` is a group of the pattern above, ``word`` for a reserved word, or ``end``."""
 
     kind: str
