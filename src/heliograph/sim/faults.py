@@ -29,8 +29,8 @@ AGAIN_NS = 100 * MILLISECOND
 class Faults:
     """Strikes as planned. Each fault has its own random stream, so that adding one does not change the others.
 
-    A fault whose strikes found no link at all (hosts were down) strikes the first one that comes: a run in which a
-    planned fault never struck would prove nothing.
+    A fault whose strikes found no host or link at all (hosts were down) strikes the first one that comes: a run in
+    which a planned fault never struck would prove nothing.
     """
 
     def __init__(self, world: World, plan: tuple[Fault, ...], duration_s: float, wiring: Wiring | None = None) -> None:
@@ -90,8 +90,6 @@ class Faults:
             if ends:
                 self.counts[number] += 1
                 self._of_links[fault.kind](fault, random.choice(ends), random)
-            elif not self.counts[number] and self._left[number] <= 0 and instant + AGAIN_NS <= self._end_ns:
-                self._world.loop.at(instant + AGAIN_NS, self._strike, number)
         else:
             hosts = [h for h in self._world.hosts.values() if h.up and fnmatchcase(h.name, fault.target)]
             if fault.kind in OF_DISKS:
@@ -99,6 +97,8 @@ class Faults:
             if hosts:
                 self.counts[number] += 1
                 self._of_hosts[fault.kind](fault, random.choice(hosts), random)
+        if not self.counts[number] and self._left[number] <= 0 and instant + AGAIN_NS <= self._end_ns:
+            self._world.loop.at(instant + AGAIN_NS, self._strike, number)
 
     def _links(self, target: str) -> Iterator[End]:
         """The directions of links in use that match ``from > to``."""
