@@ -121,9 +121,12 @@ class Client(asyncio.Protocol):
         self._end(f"link lost: {exc}")
 
     async def _ask(self, raw: bytes, kind: int, number: int) -> bytes:
-        answer = self._asked[kind, number] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._asked[kind, number] = answer
         self.send(raw)
-        return await asyncio.wait_for(answer, PATIENCE_S)
+        async with asyncio.timeout(PATIENCE_S):
+            await answer
+        return answer.result()
 
     def _take(self, buffer: bytes, begin: int, end: int) -> None:
         _, kind, _, topic_length, origin, sequence, header_length = HEAD.unpack_from(buffer, begin)

@@ -92,7 +92,7 @@ class Arrivals:
             if why == MISS:
                 pos = self._meet_bad_topic(frames, pos, seen)
             elif why == OTHER:
-                pos = self._meet_other(link, table, frames, pos, seen, way.trace, now)
+                pos = self._meet_other(link, table, frames, pos, way.trace, now)
             elif why != Reason.ORIGIN_FOREIGN:
                 break
         if pos != len(frames):  # the entry broker should have refused it: discard, count, and do not blame the relay
@@ -161,8 +161,7 @@ class Arrivals:
         if len(raw) < HEAD_BYTES:
             self._links.count(Reason.BODY_MALFORMED)
             return
-        seen = self._sessions.origins.visit(ORIGIN.unpack_from(raw, 8)[0], now)
-        self._meet_other(link, self._subscriptions.inner, raw, 0, seen, way.trace, now)
+        self._meet_other(link, self._subscriptions.inner, raw, 0, way.trace, now)
 
     def _arrive_for_groups(
         self,
@@ -208,16 +207,12 @@ class Arrivals:
         return int(pos + 4 + length)
 
     def _meet_other(
-        self,
-        link: Port,
-        table: RouteTable,
-        frames: bytes,
-        pos: int,
-        seen: Seen,
-        trace: tuple[int, ...],
-        now: Instant,
+        self, link: Port, table: RouteTable, frames: bytes, pos: int, trace: tuple[int, ...], now: Instant
     ) -> int:
-        """A TRACE, MARK, STORED, or EVENT with flags, checked by its entry broker; any other kind ends the reading."""
+        """A TRACE, MARK, STORED, or EVENT with flags, checked by its entry broker; any other kind ends the reading.
+
+        It may be of another origin than the frames before it.
+        """
         frame = _frame_at(frames, pos)
         if frame is None:
             self._links.count(Reason.BODY_MALFORMED)
@@ -232,7 +227,7 @@ class Arrivals:
         if frame.kind != Kind.EVENT:
             self._tracing.receive(link, frame, table is self._subscriptions.inner, trace, now)
             return end
-        is_new = seen.admit(frame.sequence)
+        is_new = self._sessions.origins.visit(frame.origin, now).admit(frame.sequence)
         if not (is_new or frame.flags & Flag.REPEAT) or not self._is_sound(frame):
             return end
         if frame.flags & Flag.DIRECTED:

@@ -8,7 +8,7 @@ from heliograph.broker.commands import Reload
 from heliograph.broker.config import LinkConfig
 from heliograph.errors import Reason
 from heliograph.notes import BrokersLost, BrokersReached, DialFailed, NeighbourSuspected, SettingsReloaded
-from heliograph.wire.frames import Kind, control, event, parcel
+from heliograph.wire.frames import Flag, Kind, control, event, parcel
 from tests.broker.routing.mesh import SETTLE_NS, Mesh
 
 pytestmark = pytest.mark.req("N5")
@@ -94,6 +94,24 @@ def test_the_same_publication_entering_at_two_brokers_is_delivered_once() -> Non
         mesh[name].say(7, frame)
         mesh.run()
     assert heard.payloads == [b"one"]
+
+
+@pytest.mark.req("N6", "N10")
+def test_a_publication_with_flags_behind_one_of_another_publisher_in_a_parcel_counts_as_its_own_publishers() -> None:
+    mesh = Mesh(CHAIN)
+    heard = mesh.client("c", 1)
+    mesh.subscribe("c", 1, "x")
+    for at, link in (("a", 2), ("a", 3), ("b", 3)):
+        mesh.client(at, link)
+    repeat = mesh["a"].an_event(3, "x", b"repeat", sequence=2, flags=Flag.REPEAT)
+    for link, data in ((2, mesh["a"].an_event(2, "x", b"one")), (3, repeat)):
+        mesh["a"].broker.receive(link, data, mesh.now)
+    mesh["a"].take()  # both leave in one parcel
+    mesh.run()
+    mesh.publish("a", 2, "x", b"two")  # has the same number as the one with flags
+    mesh["b"].say(3, repeat)
+    mesh.run()
+    assert heard.payloads == [b"one", b"repeat", b"two"]
 
 
 @pytest.mark.req("N8")
