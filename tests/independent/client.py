@@ -123,9 +123,12 @@ class Client(asyncio.Protocol):
     async def _ask(self, raw: bytes, kind: int, number: int) -> bytes:
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._asked[kind, number] = answer
-        self.send(raw)
-        async with asyncio.timeout(PATIENCE_S):
-            await answer
+        try:
+            self.send(raw)
+            async with asyncio.timeout(PATIENCE_S):
+                await answer
+        finally:
+            self._asked.pop((kind, number), None)
         return answer.result()
 
     def _take(self, buffer: bytes, begin: int, end: int) -> None:
@@ -142,7 +145,7 @@ class Client(asyncio.Protocol):
             self._end(f"goodbye: {buffer[payload:end].decode()}")
         elif kind == PING:
             self.send(pack(PONG, sequence=sequence))
-        elif kind in ANSWERS and not (found := self._asked.pop((kind, sequence))).done():
+        elif kind in ANSWERS and not (found := self._asked[kind, sequence]).done():
             found.set_result(buffer[payload:end])
 
     def _end(self, why: str) -> None:

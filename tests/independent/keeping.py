@@ -74,7 +74,7 @@ class StoreLink(Client):
         elif kind == SERVICE:
             assert flags & ANSWER
             assert bool(flags & REFUSAL) == ("reason" in json.loads(buffer[payload:end]))
-            waiting = self._asked.pop((SERVICE, sequence), None)
+            waiting = self._asked.get((SERVICE, sequence))
             if waiting is not None and not waiting.done():
                 waiting.set_result(buffer[payload:end])
         else:

@@ -37,10 +37,16 @@ class Stage:
         self._lives = 0
 
     def broker(
-        self, name: str, *links: str, store: StoreConfig | None = None, access: AccessConfig | None = None
+        self,
+        name: str,
+        *links: str,
+        store: StoreConfig | None = None,
+        access: AccessConfig | None = None,
+        cluster: str = "main",
     ) -> Host:
         """A broker, linked to others, perhaps with a store."""
-        network = NetworkConfig(key=b"k" * 32, links=tuple(LinkConfig(host=other) for other in links))
+        linked = tuple(LinkConfig(host=other) for other in links)
+        network = NetworkConfig(key=b"k" * 32, links=linked, cluster=cluster)
         config = BrokerConfig(name=name, network=network, access=access or AccessConfig())
         services: list[object] = [] if store is None else [store]
 
