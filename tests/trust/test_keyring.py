@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import example, given
 
-from heliograph.errors import Reason, UsageError
+from heliograph.errors import ProtocolError, Reason, UsageError
+from heliograph.live.parallel_checks import check_all
 from heliograph.model.identity import Role
 from heliograph.trust.certificates import LEAF_DAYS
 from heliograph.trust.chains import Authorities
@@ -16,6 +17,7 @@ from heliograph.trust.envelope import ENVELOPE_BYTES, decode, encode
 from heliograph.trust.keyring import Keyring, Own
 from heliograph.trust.recent import Recent
 from heliograph.trust.sealing import SEAL_BYTES
+from heliograph.trust.signatures import CheckAll, check_in_turn
 from tests.trust import parties
 from tests.trust.parties import AUTHORITIES, BROKER, CLIENT, DAY_NS, WALL_NS, chain, keyring, outcome, own, refused
 
@@ -236,3 +238,24 @@ def test_any_bytes_as_a_chain_are_learnt_or_give_a_reason(data: bytes) -> None:
         assert found in (Reason.CERTIFICATE_MALFORMED, Reason.CERTIFICATE_UNTRUSTED)
     else:
         assert data == chain(BROKER)
+
+
+@pytest.mark.req("B17")
+@pytest.mark.parametrize("checks", [check_in_turn, check_all])
+def test_many_statements_are_verified_as_each_one_would_be(checks: CheckAll) -> None:
+    ring = listener()
+    ring.check_with(checks)
+    good = [keyring(BROKER).sign(DOMAIN, b"statement %d" % number) for number in range(20)]
+    forged = good[3][:-1] + b"x"
+    strange = keyring(CLIENT).sign(DOMAIN, PAYLOAD)  # its signer has another role
+    upper = good[5][:1] + bytes(31) + b"\x01" + b"\xff" * 32 + good[5][65:]  # a signature in no accepted form
+    many = [*good[:7], forged, b"", strange, *good[7:], upper, good[0], good[4][:80]]
+
+    def alone(data: bytes) -> object:
+        return outcome(listener().verify, DOMAIN, data, WALL_NS, Role.BROKER)
+
+    for _ in range(2):  # the second time most are remembered
+        found = ring.verify_all(DOMAIN, many, WALL_NS, Role.BROKER)
+        assert [one.reason if isinstance(one, ProtocolError) else one for one in found] == [alone(one) for one in many]
+    assert sum(isinstance(one, ProtocolError) for one in found) == 5
+    assert ring.verify_all(DOMAIN, [], WALL_NS) == []

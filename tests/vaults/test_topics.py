@@ -18,10 +18,11 @@ from hypothesis import strategies as st
 
 from heliograph.discovery.topics.queries import words_of
 from heliograph.errors import ProtocolError, Reason
-from heliograph.live.vaults import topic_conditions, topic_tables
+from heliograph.live.vaults import topic_conditions, topic_sqlite, topic_tables
 from heliograph.live.vaults.topic_sqlite import SqliteTopics
 from heliograph.repository import AskTopics, KeepTopics, Repository, TopicEntry, TopicQuestion
 from heliograph.sim.repositories import MemoryRepository
+from tests.trust.parties import outcome
 
 NAMES = ("colour", "size", "heavy", "owner")
 
@@ -289,4 +290,92 @@ def test_a_corrupted_entry_is_put_aside_and_reported(tmp_path: Path) -> None:
     assert len(found.entries) == 4
     subject.close()
     assert subject.open() == (4, 1)
+    subject.close()
+
+
+TEXTS = (
+    "plant/hall-99/pressure\nkind=pressure",
+    "plant/hall-9/flow\nsays \"abc\" 'def'",
+    "Plant/HALL-99/Pressure",
+    "größe-99\npreßure",
+    "pre\nssure",
+    "pressure " * 600 + "end",  # too long for the index
+    "x" * 5_000,
+    "",
+)
+EXPRESSIONS = [
+    "hall-99/pressure",
+    "hall-9.?/(pressure|flow)",
+    "(?i)hall-99",
+    "pressure (pressure )+end",
+    '"abc" .def',
+    "e-99$",
+    "pre.?ssure",
+    "no such thing",
+    "(flow|größe-)",
+    "pre(ssu)?r",
+    "x{9}",
+    "abcdefghijklmnopqrstuvwxyz|" * 15 + "hall",
+    "-?".join(["hal"] * 40) + "|says",
+    "",
+]
+
+
+@pytest.mark.req("T8")
+def test_a_regular_expression_finds_the_same_with_and_without_an_index(subject: Any) -> None:
+    keep(subject, *(an_entry(number, text=text) for number, text in enumerate(TEXTS, 1)))
+    keep(subject, an_entry(1, text="replaced", issued_ms=5_000), an_entry(9, text=TEXTS[0]))
+    twin = Memory()
+    keep(twin, an_entry(1, text="replaced"), *(an_entry(n, text=text) for n, text in enumerate(TEXTS, 1) if n > 1))
+    keep(twin, an_entry(9, text=TEXTS[0]))
+    for text in EXPRESSIONS:
+        question = TopicQuestion(language="regex", text=text, sees_all=True)
+        assert numbers(subject, question) == numbers(twin, question), text
+        assert _in_slices(subject, question) == _in_slices(twin, question), text
+
+
+@given(
+    st.lists(st.text(st.sampled_from('ab-é\n\0"'), max_size=12), min_size=1, max_size=8),
+    st.lists(st.text(st.sampled_from('ab-é".*+?|()'), max_size=9), min_size=1, max_size=8),
+)
+@settings(max_examples=40, deadline=None)
+def test_an_index_of_trigrams_hides_no_match(texts: list[str], expressions: list[str]) -> None:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        sqlite, memory = SqliteTopics(Repository(name="t", place=folder)), Memory()
+        sqlite.open()
+        for one in (sqlite, memory):
+            keep(one, *(an_entry(number, text=text) for number, text in enumerate(texts, 1)))
+        for text in (*expressions, "bab", "a-b|ba", "aab+a"):
+            question = TopicQuestion(language="regex", text=text, sees_all=True)
+            assert outcome(numbers, sqlite, question) == outcome(numbers, memory, question), text
+        sqlite.close()
+
+
+def test_a_file_of_an_older_version_gets_its_index_when_it_is_opened(tmp_path: Path) -> None:
+    subject = SqliteTopics(Repository(name="t", place=str(tmp_path)))
+    subject.open()
+    filled(subject)
+    subject.query("DROP TABLE trigrams")
+    subject.query("PRAGMA user_version = 1")
+    for _ in range(2):
+        subject.close()
+        assert subject.open() == (5, 0)
+        assert numbers(subject, TopicQuestion(language="regex", text="red room|door", sees_all=True)) == [1, 3]
+    keep(subject, forgotten=(((1).to_bytes(16, "big"), "alice"),))
+    assert numbers(subject, TopicQuestion(language="regex", text="red room|door", sees_all=True)) == [3]
+    assert subject.check() == []
+    subject.close()
+
+
+def test_pieces_that_most_topics_have_are_not_looked_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic_sqlite, "SAMPLE", 8)
+    subject = SqliteTopics(Repository(name="t", place=str(tmp_path)))
+    subject.open()
+    keep(subject, *(an_entry(number, text=f"hall {number}" if number % 2 else "door") for number in range(100, 200)))
+    assert subject.containing((("hall",),), 0) is None
+    assert subject.containing((("hall",),), 95) is not None  # few are left
+    question = TopicQuestion(language="regex", text="hall 1.[1-3]", sees_all=True)
+    assert [int.from_bytes(id, "big") % 10 for id in _in_slices(subject, question)] == [1, 3] * 10
     subject.close()

@@ -27,8 +27,8 @@ from heliograph.config.keyring_files import load_keyring
 from heliograph.config.load import Settings
 from heliograph.discovery.brokers.advertisement import DirectoriesFound
 from heliograph.discovery.brokers.config import SOCKET, ResponderConfig
+from heliograph.discovery.revocation_lists import RIGHTS, ListsRenewed
 from heliograph.discovery.topics.config import RightsConfig
-from heliograph.discovery.topics.revocation_lists import RIGHTS, ListsRenewed
 from heliograph.errors import ConfigError, HeliographError
 from heliograph.live import process_memory
 from heliograph.live.beside import in_numbers, joining, named

@@ -96,6 +96,7 @@ class TopicDesk:
 
     def _keyring(self) -> Keyring:
         from heliograph.config.keyring_files import load_keyring
+        from heliograph.live.parallel_checks import check_all
         from heliograph.trust.config import TlsConfig
 
         named = {what: str(path) for what, path in self._files.items() if path is not None}
@@ -104,6 +105,7 @@ class TopicDesk:
             raise UsageError(
                 "topics are created and found by parties that prove themselves: give certificate, key and authority"
             )
+        keyring.check_with(check_all)
         entity = keyring.learn(keyring.own.chain, time_ns()).identity.entity
         if entity != self._client.entity:
             raise UsageError(

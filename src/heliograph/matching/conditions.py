@@ -12,6 +12,8 @@ that has all terms of another, and more, is covered by it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from heliograph.matching.boxes import box
 from heliograph.matching.condition import Condition, Event
 
@@ -31,6 +33,14 @@ def asks_less(wide: Condition, narrow: Condition) -> bool:
 def matches(condition: Condition, event: Event) -> bool:
     """True if an event matches. The simple form: an index tests many boxes at once, then the residues of those."""
     return refusal(condition, event) is None
+
+
+def alone(condition: Condition) -> Callable[[Event], bool]:
+    """The same test, for events on which no other condition is tested."""
+    cheaper: Callable[[Event], bool] | None = getattr(condition.residue, "matches_alone", None)
+    if cheaper is not None and not condition.box:
+        return cheaper
+    return lambda event: matches(condition, event)
 
 
 def refusal(condition: Condition, event: Event) -> str | None:

@@ -6,7 +6,7 @@ State: our own key and authorities until ``renew`` or ``revoke``; verified holde
 Not here: reading files (config/keyring_files.py), freshness (freshness.py), what a holder may do (broker/access.py).
 
 Machines call this inline; nothing here is a job: signing takes about 40 µs, verifying 100, a chain 200, sealing and
-opening 100 each, and a cached result 4.
+opening 100 each, and a cached result 4. Whoever has threads may lend them for many signatures (``check_with``).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Signed:
 class Keyring:
     """Signs as its owner; verifies every entity that the authorities vouch for."""
 
-    __slots__ = ("_authorities", "_holders", "_own", "_sealer", "_signatures")
+    __slots__ = ("_authorities", "_check_all", "_holders", "_own", "_sealer", "_signatures")
 
     def __init__(
         self,
@@ -79,6 +79,7 @@ class Keyring:
         signatures_max: int = SIGNATURES_MAX,
         sealer: Sealer | None = None,
     ) -> None:
+        self._check_all: signatures.CheckAll = signatures.check_in_turn
         self._sealer: Sealer = sealer or HpkeSealer()
         self._authorities = authorities
         self._own = own
@@ -163,6 +164,38 @@ class Keyring:
             signatures.verify(holder.public_key, domain, opened.signed, opened.signature)
             self._signatures.keep(remembered, True)
         return Signed(opened.payload, holder)
+
+    def check_with(self, check_all: signatures.CheckAll) -> None:
+        """From now on, verify many signatures this way: a driver may have threads for it."""
+        self._check_all = check_all
+
+    def verify_all(
+        self, domain: bytes, many: Sequence[bytes], wall_ns: int, role: Role | None = None
+    ) -> list[Signed | ProtocolError]:
+        """The same as ``verify`` for many envelopes at once: for each the signer and payload, or the error."""
+        results: list[Signed | ProtocolError] = []
+        new: list[tuple[int, bytes]] = []  # place in the results, and what to remember
+        checks: list[signatures.Check] = []
+        holders: dict[bytes, Holder] = {}
+        for place, data in enumerate(many):
+            try:
+                opened = envelope.decode(data)
+                holder = holders.get(name := opened.chain_hash)
+                if holder is None:
+                    holder = holders[name] = self.holder(name, wall_ns, role)
+                remembered = sha256(framed(_REMEMBERED, domain, data)).digest()
+                if not self._signatures.get(remembered):
+                    checks.append(signatures.check_of(holder.public_key, domain, opened.signed, opened.signature))
+                    new.append((place, remembered))
+                results.append(Signed(opened.payload, holder))
+            except ProtocolError as error:
+                results.append(error)
+        for (place, remembered), holds in zip(new, self._check_all(checks), strict=True):
+            if holds:
+                self._signatures.keep(remembered, True)
+            else:
+                results[place] = signatures.wrong()
+        return results
 
     def seal(self, recipient: Holder, domain: bytes, plaintext: bytes, aad: bytes = b"") -> bytes:
         """The plaintext, sealed for one holder; ``aad`` is not sent: both sides must use the same."""

@@ -4,7 +4,7 @@ In:    an authority's key and serial numbers; or lists, PEM or DER, with the aut
 Out:   a signed list, PEM; RevocationList; Revocations: whether a certificate was revoked.
 State: none; Revocations are constant.
 Not here: files (cli/ca.py, config/keyring_files.py), TLS handshakes (live/tls.py), chains (chains.py), spreading lists
-          in the network (discovery/topics/revocation_lists.py).
+          in the network (discovery/revocation_lists.py).
 
 Lists of one authority are numbered; a list replaces those with lower numbers.
 """

@@ -1,7 +1,8 @@
 """Signatures: ECDSA P-256 with SHA-256, each for one domain, over unchanged bytes.
 
 In:    a key, a domain, a message; when checking, a signature as received.
-Out:   64 bytes (r, then s, big-endian); or nothing, with ProtocolError for a wrong signature.
+Out:   64 bytes (r, then s, big-endian); or nothing, with ProtocolError for a wrong signature. Checks, for whoever has
+       many to make and several threads for them.
 State: none.
 Not here: whose key it is (chains.py), what travels with a signature (envelope.py), remembering results (keyring.py).
 
@@ -10,6 +11,9 @@ lower of the two forms of s is accepted, so a second valid signature cannot be m
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
@@ -34,13 +38,44 @@ def sign(key: ec.EllipticCurvePrivateKey, domain: bytes, message: bytes) -> byte
     return r.to_bytes(_HALF, "big") + min(s, _ORDER - s).to_bytes(_HALF, "big")
 
 
-def verify(key: ec.EllipticCurvePublicKey, domain: bytes, message: bytes, signature: bytes) -> None:
-    """ProtocolError(SIGNATURE_WRONG) unless the key's owner signed exactly these bytes for this domain."""
-    signed = framed(_PURPOSE, domain, message)
+class Check(NamedTuple):
+    """A signature that is still to be verified."""
+
+    key: ec.EllipticCurvePublicKey
+    signature: bytes  # in DER
+    signed: bytes
+
+    def holds(self) -> bool:
+        """True if the key's owner signed exactly these bytes. Other threads run meanwhile."""
+        try:
+            self.key.verify(self.signature, self.signed, _CHECKING)
+        except InvalidSignature:
+            return False
+        return True
+
+
+CheckAll = Callable[[Sequence[Check]], Sequence[bool]]
+
+
+def check_in_turn(checks: Sequence[Check]) -> list[bool]:
+    """Make one check after another."""
+    return [check.holds() for check in checks]
+
+
+def check_of(key: ec.EllipticCurvePublicKey, domain: bytes, message: bytes, signature: bytes) -> Check:
+    """The check of a signature as received; ProtocolError(SIGNATURE_WRONG) if it is malformed."""
     r, s = int.from_bytes(signature[:_HALF], "big"), int.from_bytes(signature[_HALF:], "big")
     if len(signature) != SIGNATURE_BYTES or s > _ORDER - s:
         raise ProtocolError(Reason.SIGNATURE_WRONG, f"not a signature of {SIGNATURE_BYTES} bytes in its lower form")
-    try:
-        key.verify(encode_dss_signature(r, s), signed, _CHECKING)
-    except InvalidSignature:
-        raise ProtocolError(Reason.SIGNATURE_WRONG, "not signed by this key, for this purpose, as received") from None
+    return Check(key, encode_dss_signature(r, s), framed(_PURPOSE, domain, message))
+
+
+def verify(key: ec.EllipticCurvePublicKey, domain: bytes, message: bytes, signature: bytes) -> None:
+    """ProtocolError(SIGNATURE_WRONG) unless the key's owner signed exactly these bytes for this domain."""
+    if not check_of(key, domain, message, signature).holds():
+        raise wrong()
+
+
+def wrong() -> ProtocolError:
+    """The error for a check that does not hold."""
+    return ProtocolError(Reason.SIGNATURE_WRONG, "not signed by this key, for this purpose, as received")

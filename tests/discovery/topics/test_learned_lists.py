@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from heliograph.discovery.brokers.config import DirectoryConfig
+from heliograph.discovery.list_learner import PATIENCE_NS, USELESS_NS, ListLearner
+from heliograph.discovery.revocation_lists import PART_BYTES, parts_of
 from heliograph.discovery.topics.config import TopicDirectoryConfig
-from heliograph.discovery.topics.list_learner import PATIENCE_NS, USELESS_NS, ListLearner
-from heliograph.discovery.topics.revocation_lists import PART_BYTES, parts_of
 from heliograph.discovery.topics.rights import RightsKeeper
 from heliograph.discovery.wall_time import WallTime
 from heliograph.errors import ProtocolError, Reason
@@ -26,6 +27,7 @@ from heliograph.trust.certificates import revoke
 from heliograph.wire.frames import Frame, ServiceFlag, service
 from tests.discovery.topics.stage import NOW, WALL_NS, TopicStage, keyring_of
 from tests.discovery.topics.test_revoked_certificates import RIVAL, Lists, a_list, der_of, many
+from tests.trust.parties import refused
 
 
 class WithDirectory(Lists):
@@ -70,6 +72,23 @@ def test_a_directory_that_was_away_learns_of_the_list_when_it_comes_back() -> No
     stage.world.start(away)
     stage.run(4)
     assert stage.refuses("carol")
+
+
+@pytest.mark.req("T11", "B17", "B1")
+def test_a_directory_of_brokers_in_its_own_process_learns_of_a_list_within_two_seconds() -> None:
+    stage = Lists()
+    config: Any = DirectoryConfig(name="bdn-1", links_secure=True)
+    stage.add_directory("bdn-1", config, "b3")
+    stage.run(3)
+    directory = stage.machine("bdn-1")
+    alice = keyring_of("alice").own
+    assert alice is not None
+    ring = directory._learner._keyring
+    assert ring.learn(alice.chain, WALL_NS).identity.entity == "alice"
+    stage.reload("b1", a_list("alice"))
+    stage.run(2.0)
+    assert refused(ring.learn, alice.chain, WALL_NS) is Reason.CERTIFICATE_REVOKED
+    assert directory._counts["lists"] == 1
 
 
 MALFORMED: list[dict[str, Any]] = [

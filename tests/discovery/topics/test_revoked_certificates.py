@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heliograph.discovery.topics.revocation_lists import (
+from heliograph.discovery.revocation_lists import (
     LIST_BYTES_MAX,
     PART_BYTES,
     ListPart,

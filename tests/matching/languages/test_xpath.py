@@ -13,7 +13,7 @@ from lxml import etree
 
 from heliograph.errors import ConditionError, Reason
 from heliograph.matching.condition import Event
-from heliograph.matching.conditions import covers, matches
+from heliograph.matching.conditions import alone, covers, matches
 from heliograph.matching.languages import compile, documents
 from heliograph.matching.languages.xpath import document_of
 from tests.examples import examples
@@ -319,6 +319,7 @@ def test_facts_and_evaluation_say_what_libxml2_says(text: str, document: str) ->
     parser = etree.XMLParser(remove_blank_text=True)
     expected = etree.XPath(f"boolean({text})")(etree.fromstring(document.encode(), parser))
     assert matches(condition, event(document.encode())) is expected
+    assert alone(condition)(event(document.encode())) is expected
     assert compile("xpath", condition.text) == condition
 
 

@@ -49,6 +49,7 @@ from heliograph.discovery.brokers.request_intake import RequestIntake
 from heliograph.discovery.brokers.signing import Signing
 from heliograph.discovery.buckets import Buckets
 from heliograph.discovery.cookies import Cookies
+from heliograph.discovery.list_learner import ListLearner
 from heliograph.discovery.wall_time import WallTime
 from heliograph.errors import ProtocolError, Reason, UsageError
 from heliograph.machine import (
@@ -105,6 +106,7 @@ class Directory:
         self._requests = RequestIntake(config, known, anchors, self._signing, output, self._counts)
         self._guests = Guests(config, self._outbox)
         self._questions = Questions(config.local_digest, self.report)
+        self._learner = ListLearner(keyring, self._clock, self._counts) if keyring is not None else None
         self._started = False
 
     # -- receiving --------------------------------------------------------------------------------------------------
@@ -188,6 +190,12 @@ class Directory:
         self._pings.ping_due(now)
         self._guests.hang_up_silent(now)
         self._timers.set("tick", now + TICK_NS, self._tick)
+
+    def _ask_lists(self, now: Instant) -> None:
+        """Ask brokers which certificates the authority revoked."""
+        if self._learner is not None:
+            self._learner.ask(self._anchors.dialled, now)
+            self._timers.set("lists", now + NS_PER_S, self._ask_lists)
 
     def _receive_request(self, source: Address, message: Message, now: Instant) -> None:
         if not self._cookies.is_right(source, message.cookie, now):
@@ -278,6 +286,7 @@ class Directory:
             self._started = True
             self._anchors.start(now)
             self._tick(now)
+            self._ask_lists(now)
             if self._config.private:
                 self._announce(now)
 

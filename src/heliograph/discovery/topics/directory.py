@@ -19,8 +19,8 @@ from heliograph.discovery.anchors import Anchors, AnchorSettings
 from heliograph.discovery.brokers.config import address_of
 from heliograph.discovery.brokers.questions import Questions
 from heliograph.discovery.buckets import Buckets
+from heliograph.discovery.list_learner import ListLearner
 from heliograph.discovery.topics.config import TopicDirectoryConfig
-from heliograph.discovery.topics.list_learner import ListLearner
 from heliograph.discovery.topics.messages import (
     DIRECTORIES_TOPIC,
     ENTITY_TOPIC,

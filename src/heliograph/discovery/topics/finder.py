@@ -12,6 +12,7 @@ for. It cannot silence others either: that it has finished ends the search only 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -30,7 +31,7 @@ from heliograph.discovery.topics.messages import (
     decode_body,
 )
 from heliograph.discovery.topics.queries import XQUERY, is_asked_for
-from heliograph.discovery.topics.statements import NS_PER_MS, Statement, Statements
+from heliograph.discovery.topics.statements import NS_PER_MS, Glance, Statement, Statements
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant
 from heliograph.model.identity import Role
@@ -176,9 +177,9 @@ class TopicFinder(TopicConversation):
         if found.directory != said.entity:
             raise ProtocolError(Reason.SIGNER_NO_DIRECTORY, f"{said.entity} answers for {found.directory}")
         is_directory = said.holder.identity.has(Role.DIRECTORY)
-        for item in found.items:
+        for item, glance in zip(found.items, self._glance(found.items, said, is_directory, now), strict=True):
             try:
-                self._take(item, found.id, said, is_directory, now)
+                self._take(item, glance, found.id, said)
             except ProtocolError as error:
                 self.refuse(error)
         if not is_directory:
@@ -192,18 +193,40 @@ class TopicFinder(TopicConversation):
             self._finished[said.entity] = None
             self._review(now)
 
-    def _take(self, item: FoundItem, request: bytes, said: Statement, is_directory: bool, now: Instant) -> None:
-        """Keep items that a directory signed and that are new. An owner may report only its own topics."""
+    def _glance(
+        self, items: Sequence[FoundItem], said: Statement, is_directory: bool, now: Instant
+    ) -> list[Glance | ProtocolError]:
+        """The items that a directory signed, or why they are refused; signatures of a page are verified together."""
         wall_ns = self.wall_ns(now)
-        if is_directory and item.change == "gone":  # it may have expired, which is what the item reports
-            wall_ns = min(wall_ns, self._issued_ns(item))
-        if is_directory:
-            advertisement, named, signer = self._statements.glance_advertise(item.advertise, wall_ns)
-        else:
-            advertisement, creator, signer = self._statements.read_advertise(item.advertise, wall_ns)
-            if creator.identity.entity != said.entity:
-                raise ProtocolError(Reason.OWNER_OTHER, f"{said.entity} answers for a topic of {advertisement.creator}")
-            named = creator.chain_hash
+        if not is_directory:
+            return [self._glance_owner(item, said, wall_ns) for item in items]
+        present = iter(self._statements.glance_all([one.advertise for one in items if one.change != "gone"], wall_ns))
+        return [self._glance_gone(item, wall_ns) if item.change == "gone" else next(present) for item in items]
+
+    def _glance_gone(self, item: FoundItem, wall_ns: int) -> Glance | ProtocolError:
+        """The topic may have expired, which is what the item reports."""
+        try:
+            issued_ms = decode_body(Advertise, envelope.decode(item.advertise).payload).issued_ms
+        except ProtocolError as error:
+            return error
+        return self._statements.glance_all([item.advertise], min(wall_ns, issued_ms * NS_PER_MS))[0]
+
+    def _glance_owner(self, item: FoundItem, said: Statement, wall_ns: int) -> Glance | ProtocolError:
+        """An owner may report only its own topics."""
+        try:
+            advertisement, creator, directory = self._statements.read_advertise(item.advertise, wall_ns)
+        except ProtocolError as error:
+            return error
+        if creator.identity.entity != said.entity:
+            told = f"{said.entity} answers for a topic of {advertisement.creator}"
+            return ProtocolError(Reason.OWNER_OTHER, told)
+        return Glance(advertisement, creator.chain_hash, directory)
+
+    def _take(self, item: FoundItem, glance: Glance | ProtocolError, request: bytes, said: Statement) -> None:
+        """Keep an item that is valid and new."""
+        if isinstance(glance, ProtocolError):
+            raise glance
+        advertisement, creator_hash, signer = glance
         if not self._watch:
             self._check_answer(advertisement, self._told.setdefault((said.entity, request), {}))
         newest = self._newest.get(advertisement.id)
@@ -214,7 +237,7 @@ class TopicFinder(TopicConversation):
             raise ProtocolError(Reason.SEARCH_OVER_BUDGET, f"more than {KNOWN_MAX} topics")
         self._newest[advertisement.id] = -1 if gone else advertisement.issued_ms
         change = item.change or ("changed" if newest is not None else "")
-        creator_chain = self._statements.keyring.chain(named)
+        creator_chain = self._statements.keyring.chain(creator_hash)
         chains = (signer.chain,) if creator_chain in (None, signer.chain) else (creator_chain, signer.chain)
         self.found.append(
             FoundTopic(advertisement, signer.identity.entity, said.entity, change, item.advertise, chains)
@@ -229,10 +252,6 @@ class TopicFinder(TopicConversation):
         told[advertisement.id] = None
         if not is_asked_for(self._query, advertisement):
             raise ProtocolError(Reason.TOPIC_UNWANTED, f"{advertisement.uuid} is not what was asked for")
-
-    @staticmethod
-    def _issued_ns(item: FoundItem) -> int:
-        return decode_body(Advertise, envelope.decode(item.advertise).payload).issued_ms * NS_PER_MS
 
     # -- the end --------------------------------------------------------------------------------------------------
 

@@ -148,10 +148,10 @@ class Matcher:
 
     def which_events(self, events: Iterable[Event], count: int) -> list[int]:
         """The same for a condition, over entries in the form that subscriptions read; the first ``count`` of them."""
-        from heliograph.matching.conditions import matches
+        from heliograph.matching.conditions import alone
 
-        condition = _compiled(self._question.language, self._question.text)
-        fitting = (number for number, event in enumerate(events) if matches(condition, event))
+        test = alone(_compiled(self._question.language, self._question.text))
+        fitting = (number for number, event in enumerate(events) if test(event))
         return list(islice(fitting, count))
 
     def scan(self, texts: Sequence[str]) -> list[int]:
@@ -225,7 +225,7 @@ def _compiled(language: str, text: str) -> Condition:
 
 
 def _condition(language: str, text: str) -> Test:
-    from heliograph.matching.conditions import matches
+    from heliograph.matching.conditions import alone
 
-    condition = _compiled(language, text)
-    return lambda entry: matches(condition, event_of(entry))
+    test = alone(_compiled(language, text))
+    return lambda entry: test(event_of(entry))

@@ -3,7 +3,7 @@
 In:    revocations that a client or a neighbour brought; the lists of the node's files; neighbours that come and go.
 Out:   orders to the broker (forbid, expel); messages for the same service at neighbours.
 State: revocations that have not expired, grants in force with the entities that may revoke them, the neighbours.
-Not here: what grants mean (grants.py), which lists are known (revocation_lists.py), requests of clients (rights.py).
+Not here: what grants mean (grants.py), known lists (discovery/revocation_lists.py), requests of clients (rights.py).
 
 Everything is signed, so it may come from anywhere. A neighbour that is new, or was away, gets all that is known.
 """
@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from heliograph.discovery.revocation_lists import ListPart, RevocationLists, WantedPart, digest_of, parts_of
 from heliograph.discovery.topics.grants import read_revocation
-from heliograph.discovery.topics.revocation_lists import ListPart, RevocationLists, WantedPart, digest_of, parts_of
 from heliograph.discovery.topics.revocations import KnownRevocations
 from heliograph.discovery.topics.statements import NS_PER_MS
 from heliograph.discovery.wall_time import WallTime

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from heliograph.discovery.revocation_lists import RIGHTS, ListsRenewed
 from heliograph.discovery.topics.bundle import GrantBundle, decode_bundle
 from heliograph.discovery.topics.grants import TopicRight, owner_right, read_grant, right_of
 from heliograph.discovery.topics.listing import TopicAdvertisement
 from heliograph.discovery.topics.possession import Possession
-from heliograph.discovery.topics.revocation_lists import RIGHTS, ListsRenewed
 from heliograph.discovery.topics.revocation_news import RevocationNews
 from heliograph.discovery.topics.statements import NS_PER_MS, Statements
 from heliograph.discovery.wall_time import WallTime

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from heliograph.discovery.signed_bodies import SEALED, SIGNED
 from heliograph.discovery.topics import messages
@@ -25,7 +25,7 @@ from heliograph.trust.freshness import Freshness
 
 if TYPE_CHECKING:  # cryptography is slow to load, and only parties with certificates need it
     from heliograph.trust.chains import Holder
-    from heliograph.trust.keyring import Keyring
+    from heliograph.trust.keyring import Keyring, Signed
 
 NS_PER_MS = 1_000_000
 CHAINS_MAX = 3  # in a message without topics: the sender's, and those of an advertisement
@@ -47,6 +47,14 @@ class Statement:
     def entity(self) -> str:
         """The signer."""
         return self.holder.identity.entity
+
+
+class Glance(NamedTuple):
+    """A countersigned advertisement of which only the directory's signature is verified."""
+
+    advertisement: TopicAdvertisement
+    creator_hash: bytes  # of the creator's chain, as the advertisement names it
+    directory: Holder
 
 
 class Statements:
@@ -117,18 +125,8 @@ class Statements:
 
     def read_advertisement(self, signed: bytes, wall_ns: int) -> tuple[TopicAdvertisement, Holder]:
         """An advertisement that a directory signed and that has not expired; ProtocolError otherwise."""
-        try:
-            opened = self._keyring.verify(ADVERTISEMENT_DOMAIN, signed, wall_ns, Role.DIRECTORY)
-        except ProtocolError as error:
-            if error.reason is Reason.ROLE_MISSING:
-                raise ProtocolError(Reason.SIGNER_NO_DIRECTORY, error.detail) from None
-            raise
-        advertisement = decode_advertisement(opened.payload)
-        if advertisement.directory != opened.holder.identity.entity:
-            raise ProtocolError(Reason.SIGNER_NO_DIRECTORY, "it names another directory than the one that signed it")
-        if advertisement.expires_ms * NS_PER_MS <= wall_ns:
-            raise ProtocolError(Reason.TOPIC_EXPIRED, advertisement.uuid)
-        return advertisement, opened.holder
+        (opened,) = self._keyring.verify_all(ADVERTISEMENT_DOMAIN, (signed,), wall_ns, Role.DIRECTORY)
+        return _checked(opened, wall_ns)
 
     def read_advertise(self, signed: bytes, wall_ns: int) -> tuple[TopicAdvertisement, Holder, Holder]:
         """A countersigned advertisement with its creator and its directory; both signatures are verified."""
@@ -139,12 +137,41 @@ class Statements:
             raise ProtocolError(Reason.OWNER_OTHER, f"{advertisement.uuid} was created by {advertisement.creator}")
         return advertisement, said.holder, directory
 
-    def glance_advertise(self, signed: bytes, wall_ns: int) -> tuple[TopicAdvertisement, bytes, Holder]:
-        """The same, but only the directory's signature is verified: verifying the creator's costs time on first use.
+    def glance_all(self, many: Sequence[bytes], wall_ns: int) -> list[Glance | ProtocolError]:
+        """Countersigned advertisements of which only the directory's signatures are verified, all at once.
 
-        Of the creator's chain only the hash is known.
+        Verifying the creator's costs as much again, on first use.
         """
+        parts = [_parts(signed) for signed in many]
+        opened = self._keyring.verify_all(ADVERTISEMENT_DOMAIN, [inner for inner, _ in parts], wall_ns, Role.DIRECTORY)
+        found: list[Glance | ProtocolError] = []
+        for (_, creator_hash), one in zip(parts, opened, strict=True):
+            try:
+                advertisement, directory = _checked(one, wall_ns)
+                found.append(Glance(advertisement, creator_hash, directory))
+            except ProtocolError as error:
+                found.append(error)
+        return found
+
+
+def _parts(signed: bytes) -> tuple[bytes, bytes]:
+    """The directory's envelope in a creator's, and the hash of the creator's chain; no bytes if it is malformed."""
+    try:
         outer = envelope.decode(signed)
-        advertise = messages.decode_body(Advertise, outer.payload)
-        advertisement, directory = self.read_advertisement(advertise.advertisement, wall_ns)
-        return advertisement, outer.chain_hash, directory
+        return messages.decode_body(Advertise, outer.payload).advertisement, outer.chain_hash
+    except ProtocolError:
+        return b"", b""  # which is no envelope either
+
+
+def _checked(opened: Signed | ProtocolError, wall_ns: int) -> tuple[TopicAdvertisement, Holder]:
+    """The advertisement in an opened envelope; ProtocolError unless a directory signed it and it is valid."""
+    if isinstance(opened, ProtocolError):
+        if opened.reason is Reason.ROLE_MISSING:
+            raise ProtocolError(Reason.SIGNER_NO_DIRECTORY, opened.detail) from None
+        raise opened
+    advertisement = decode_advertisement(opened.payload)
+    if advertisement.directory != opened.holder.identity.entity:
+        raise ProtocolError(Reason.SIGNER_NO_DIRECTORY, "it names another directory than the one that signed it")
+    if advertisement.expires_ms * NS_PER_MS <= wall_ns:
+        raise ProtocolError(Reason.TOPIC_EXPIRED, advertisement.uuid)
+    return advertisement, opened.holder

@@ -20,7 +20,8 @@ from psycopg import errors, sql
 from heliograph.errors import Reason
 from heliograph.live.vaults.backend import VaultError
 from heliograph.live.vaults.topic_conditions import Clause
-from heliograph.live.vaults.topic_tables import TopicTables
+from heliograph.live.vaults.topic_tables import Source, TopicTables
+from heliograph.matching.languages.literals import Needed
 from heliograph.repository import AskTopics, FoundTopics, KeepTopics, KeptTopics, Repository
 
 CONNECT_S = 5
@@ -134,15 +135,21 @@ class PostgresTopics:
         except psycopg.Error as error:
             raise self._told(error) from None
 
-    def full_text(self, words: Sequence[str], *, phrase: bool) -> tuple[str, Clause]:
+    def full_text(self, words: Sequence[str], *, phrase: bool) -> Source:
         """A clause for all of the words; the exact test checks whether they are consecutive."""
-        return "topic t", Clause("t.word_list @> ?", (list(words),))
+        return Source("topic t", Clause("t.word_list @> ?", (list(words),)))
 
-    def index_words(self, number: int, words: str) -> None:
+    def containing(self, pieces: Needed, after: int) -> Source | None:
+        """Every description is read, but only those with the pieces leave the database."""
+        either = [" OR ".join("strpos(t.joined, ?) > 0" for _ in some) for some in pieces]
+        sql = " AND ".join(f"({one})" for one in either)
+        return Source("topic t", Clause(sql, tuple(piece for some in pieces for piece in some)))
+
+    def index_texts(self, number: int, words: str, joined: str) -> None:
         """An entry was added."""
         self.query("UPDATE topic SET word_list = ? WHERE number = ?", (sorted(set(words.split())), number))
 
-    def drop_words(self, number: int, words: str) -> None:
+    def drop_texts(self, number: int, words: str, joined: str) -> None:
         """Nothing to do: the words are removed with the entry."""
 
     def _told(self, error: psycopg.Error) -> VaultError:

@@ -1,4 +1,4 @@
-"""A topic repository in a file of SQLite, with FTS5 for full text: the default.
+"""A topic repository in a file of SQLite, with FTS5 for full text and for trigrams of descriptions: the default.
 
 In:    a folder, a name; jobs.
 Out:   NAME.topics, with its write-ahead log beside it; VaultErrors with a readable text.
@@ -16,12 +16,20 @@ from typing import Any
 from heliograph.errors import Reason
 from heliograph.live.vaults.backend import VaultError
 from heliograph.live.vaults.topic_conditions import Clause
-from heliograph.live.vaults.topic_tables import TopicTables
+from heliograph.live.vaults.topic_tables import Source, TopicTables
+from heliograph.matching.languages.literals import Needed
 from heliograph.repository import AskTopics, FoundTopics, KeepTopics, KeptTopics, Repository
 
 APPLICATION_ID = 0x48_45_4C_54  # "HELT" in the file's head
-VERSION = 1
+VERSION = 2  # 1 had no trigrams
 LOCK_S = 1.0
+INDEXED_CHARACTERS_MAX = 4_096  # trigrams of a longer description would take long to index: it is always searched
+TRIGRAMS_MAX = 16  # of one piece: they leave few enough topics
+SAMPLE, DENSE = 500, 3  # if so many numbers in a row have one topic in three with these trigrams, all are read
+UPGRADED_AT_ONCE = 10_000
+_LONG = "\1\1\1"  # indexed instead of a long description
+_TRIGRAMS = """CREATE VIRTUAL TABLE trigrams USING fts5(text, content='', detail=none, columnsize=0,
+    tokenize="trigram case_sensitive 1")"""
 _STATEMENTS = (
     """CREATE TABLE topic (number INTEGER PRIMARY KEY AUTOINCREMENT, id BLOB NOT NULL UNIQUE, owner TEXT NOT NULL,
     institution TEXT NOT NULL, space TEXT NOT NULL, path TEXT NOT NULL, created_ms INTEGER NOT NULL,
@@ -46,6 +54,7 @@ _STATEMENTS = (
     "INSERT INTO tally VALUES (0)",
     """CREATE VIRTUAL TABLE full_text USING fts5(words, content='topic', content_rowid='number',
     tokenize="unicode61 remove_diacritics 0")""",
+    _TRIGRAMS,
 )
 
 
@@ -84,12 +93,25 @@ class SqliteTopics:
         if mark == APPLICATION_ID and version > VERSION:
             raise VaultError(Reason.VAULT_NEWER, f"{self.path}: has version {version}; known here: {VERSION}")
         if mark == APPLICATION_ID:
+            if version < 2:
+                self._add_trigrams()
             return
         if mark or version or self.query("SELECT 1 FROM sqlite_master LIMIT 1"):
             raise VaultError(Reason.VAULT_FOREIGN, f"{self.path}: it is not a topic repository of Heliograph")
         for statement in _STATEMENTS:
             self.query(statement)
         self.query(f"PRAGMA application_id = {APPLICATION_ID}")
+        self.query(f"PRAGMA user_version = {VERSION}")
+
+    def _add_trigrams(self) -> None:
+        """Index what an older version has stored; takes about 20 µs per topic."""
+        self.query(_TRIGRAMS)
+        after = 0
+        sql = f"SELECT number, joined FROM topic WHERE number > ? ORDER BY number LIMIT {UPGRADED_AT_ONCE}"
+        while rows := self.query(sql, (after,)):
+            for number, joined in rows:
+                self.query("INSERT INTO trigrams (rowid, text) VALUES (?, ?)", (number, _indexed(joined)))
+            after = rows[-1][0]
         self.query(f"PRAGMA user_version = {VERSION}")
 
     def close(self) -> None:
@@ -136,18 +158,30 @@ class SqliteTopics:
         except sqlite3.Error as error:
             raise self._told(error) from None
 
-    def full_text(self, words: Sequence[str], *, phrase: bool) -> tuple[str, Clause]:
+    def full_text(self, words: Sequence[str], *, phrase: bool) -> Source:
         """The index of words first, then the topics that it finds. Words have only letters and digits."""
         wanted = f'"{" ".join(words)}"' if phrase else " ".join(f'"{word}"' for word in words)
-        return "full_text f CROSS JOIN topic t ON t.number = f.rowid", Clause("f.words MATCH ?", (wanted,))
+        return _indexed_by("full_text", wanted)
 
-    def index_words(self, number: int, words: str) -> None:
+    def containing(self, pieces: Needed, after: int) -> Source | None:
+        """The index of trigrams first, then the topics that it finds; or those with a description that is too long."""
+        either = [" OR ".join(_trigrams(piece) for piece in some) for some in pieces]
+        wanted = f"({' AND '.join(f'({one})' for one in either)}) OR {_trigrams(_LONG)}"
+        sample = f"SELECT rowid FROM trigrams WHERE trigrams MATCH ? AND rowid > ? ORDER BY rowid LIMIT {SAMPLE}"
+        rows = self.query(sample, (wanted, after))
+        is_dense = len(rows) == SAMPLE and rows[-1][0] - rows[0][0] < DENSE * SAMPLE
+        return None if is_dense else _indexed_by("trigrams", wanted)
+
+    def index_texts(self, number: int, words: str, joined: str) -> None:
         """An entry was added."""
         self.query("INSERT INTO full_text (rowid, words) VALUES (?, ?)", (number, words))
+        self.query("INSERT INTO trigrams (rowid, text) VALUES (?, ?)", (number, _indexed(joined)))
 
-    def drop_words(self, number: int, words: str) -> None:
+    def drop_texts(self, number: int, words: str, joined: str) -> None:
         """An entry is removed."""
         self.query("INSERT INTO full_text (full_text, rowid, words) VALUES ('delete', ?, ?)", (number, words))
+        sql = "INSERT INTO trigrams (trigrams, rowid, text) VALUES ('delete', ?, ?)"
+        self.query(sql, (number, _indexed(joined)))
 
     def _told(self, error: sqlite3.Error) -> VaultError:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
@@ -161,3 +195,21 @@ class SqliteTopics:
             sqlite3.SQLITE_CANTOPEN: Reason.VAULT_READ_ONLY,
         }
         return VaultError(reasons.get(code, Reason.VAULT_FAILED), f"{self.path}: {error}")
+
+
+def _indexed_by(table: str, wanted: str) -> Source:
+    """Topics in the order in which an FTS5 table has them, so that it is read no further than needed."""
+    source = f"{table} f CROSS JOIN topic t ON t.number = f.rowid"
+    return Source(source, Clause(f"f.{table} MATCH ?", (wanted,)), "f.rowid")
+
+
+def _indexed(joined: str) -> str:
+    """The text whose trigrams are indexed. Tokenizers of SQLite differ in what they do at a zero."""
+    return joined.replace("\0", " ") if len(joined) <= INDEXED_CHARACTERS_MAX else _LONG
+
+
+def _trigrams(piece: str) -> str:
+    """Texts with all trigrams of a piece, as FTS5 is asked for them."""
+    found = dict.fromkeys(piece[start : start + 3].replace('"', '""') for start in range(len(piece) - 2))
+    quoted = [f'"{one}"' for one in found]
+    return f"({' AND '.join(quoted[:TRIGRAMS_MAX])})"

@@ -11,8 +11,8 @@ checksum is wrong is put aside in a separate table.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
 from zlib import crc32
 
 import msgspec
@@ -21,6 +21,7 @@ from heliograph.discovery.topics.queries import CONDITIONS, Matcher, words_of
 from heliograph.errors import Reason
 from heliograph.live.vaults.topic_conditions import FEW, Clause, of_meta, of_properties
 from heliograph.matching.condition import Event
+from heliograph.matching.languages.literals import Needed, needed
 from heliograph.repository import (
     CHANGES_AT_ONCE_MAX,
     EVERYBODY,
@@ -50,6 +51,14 @@ _READ = {  # the columns that a language reads, beside the number
 _properties = msgspec.json.Decoder(dict[str, str | int | float | bool])
 
 
+class Source(NamedTuple):
+    """Where a query begins to look."""
+
+    sql: str  # what follows FROM, with the topics as ``t``
+    clause: Clause
+    number: str = "t.number"  # the number of a topic, where it is read in order
+
+
 class TopicDatabase(Protocol):
     """What these tables need of a back end."""
 
@@ -57,15 +66,22 @@ class TopicDatabase(Protocol):
         """Run a statement with ``?`` for each value; returns its rows."""
         ...
 
-    def full_text(self, words: Sequence[str], *, phrase: bool) -> tuple[str, Clause]:
-        """What follows FROM instead of ``topic t``, and a clause that finds entries with these words."""
+    def full_text(self, words: Sequence[str], *, phrase: bool) -> Source:
+        """Finds the entries with these words."""
         ...
 
-    def index_words(self, number: int, words: str) -> None:
+    def containing(self, pieces: Needed, after: int) -> Source | None:
+        """Finds the entries whose description has, of each of these alternatives, at least one piece.
+
+        None if most of those after this number do: then it is cheaper to read all.
+        """
+        ...
+
+    def index_texts(self, number: int, words: str, joined: str) -> None:
         """An entry was added."""
         ...
 
-    def drop_words(self, number: int, words: str) -> None:
+    def drop_texts(self, number: int, words: str, joined: str) -> None:
         """An entry is removed."""
         ...
 
@@ -131,7 +147,7 @@ class TopicTables:
         else:
             self._db.query(f"INSERT INTO topic (number, {columns}) VALUES (?, {marks})", (number, *values))
         self._db.query("UPDATE tally SET topics = topics + 1")
-        self._db.index_words(number, entry.words)
+        self._db.index_texts(number, entry.words, entry.joined)
         for name, value in entry.properties.items():
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
             text = None if is_number else str(value).lower() if isinstance(value, bool) else value
@@ -146,7 +162,7 @@ class TopicTables:
         if not rows:
             return None
         entry, _ = _entry(rows[0])
-        self._db.drop_words(number, entry.words)
+        self._db.drop_texts(number, entry.words, entry.joined)
         self._db.query("DELETE FROM property WHERE topic = ?", (number,))
         self._db.query("DELETE FROM reader WHERE topic = ?", (number,))
         self._db.query("DELETE FROM topic WHERE number = ?", (number,))
@@ -195,26 +211,35 @@ class TopicTables:
 
     def _candidates(self, question: TopicQuestion, after: int, rows: int) -> list[Any]:
         """Numbers, in order, with the columns that the language reads."""
-        source, clauses = "topic t", of_meta(question, self._count_topics)
-        if question.language in ("string", "keywords"):
-            source, clause = self._db.full_text(words_of(question.text), phrase=question.language == "string")
+        source, number = "topic t", "t.number"
+        clauses = of_meta(question, self._count_topics)
+        if (begin := self._begin(question, after)) is not None:
+            source, clause, number = begin
             clauses = [clause, *clauses]
         tested, leader = of_properties(question, self._count)
         clauses.append(tested)
         if question.language in ("xpath", "xquery"):
             clauses.append(Clause("t.has_document = 1"))
-        order, offset = "t.number", ""
+        order, offset = number, ""
         if question.newest_first:
             order, offset = "t.created_ms DESC, t.number", f" OFFSET {int(after)}"
         elif leader is not None:
             source, order = "property d CROSS JOIN topic t", "d.topic"  # SQLite reads the first one first
             clauses = [leader, Clause("t.number = d.topic AND d.topic > ?", (after,)), *clauses]
         else:
-            clauses.append(Clause("t.number > ?", (after,)))
+            clauses.append(Clause(f"{number} > ?", (after,)))
         read = _READ.get(question.language, "t.path, t.properties")
         where = " AND ".join(clause.sql for clause in clauses)
         sql = f"SELECT t.number, {read} FROM {source} WHERE {where} ORDER BY {order} LIMIT {int(rows)}{offset}"
         return self._db.query(sql, [value for clause in clauses for value in clause.values])
+
+    def _begin(self, question: TopicQuestion, after: int) -> Source | None:
+        """The index of texts where a search begins; None if every entry is read."""
+        if question.language in ("string", "keywords"):
+            return self._db.full_text(words_of(question.text), phrase=question.language == "string")
+        if question.language == "regex" and (pieces := needed(question.text)):
+            return self._db.containing(pieces, 0 if question.newest_first else after)
+        return None
 
     def _count(self, clause: Clause) -> int:
         sql = f"SELECT COUNT(*) FROM (SELECT 1 FROM property p WHERE {clause.sql} LIMIT {FEW}) AS few"
@@ -273,11 +298,11 @@ def _checksum(entry: TopicEntry) -> int:
 _NOBODY: dict[str, Any] = {"id": b"", "owner": "", "created_ms": 0, "issued_ms": 0, "expires_ms": 0}
 
 
-def _events(language: str, rows: Sequence[Any]) -> list[Event]:
-    """Rows as events for a subscription language, without decoding and encoding them again."""
+def _events(language: str, rows: Sequence[Any]) -> Iterator[Event]:
+    """Rows as events for a subscription language, one at a time: an event keeps its parsed document."""
     if language == "xpath":
-        return [Event(b"", b"", bytes(document)) for _, document in rows]
-    return [Event(path.encode(), properties.encode(), b"") for _, path, properties in rows]
+        return (Event(b"", b"", bytes(document)) for _, document in rows)
+    return (Event(path.encode(), properties.encode(), b"") for _, path, properties in rows)
 
 
 def _partly(language: str, read: Sequence[Any]) -> TopicEntry:

@@ -85,7 +85,10 @@ def read_document(data: bytes) -> Document | str:
             return "not XML in UTF-8: it has zero bytes"
         survey = _Survey(data)
         survey.names |= {blanks: None for blanks in _BLANKS.findall(text) if blanks not in _names}
-        root = _parse(data) if _keep(survey.names) else run_apart(lambda: _parse(data))
+        if _keep(survey.names):
+            root = etree.fromstring(data, _PARSER)
+        else:
+            root = run_apart(lambda: etree.fromstring(data, _parser()))
         return Document(root, survey.nodes, _depth(root))
     except _RefusedError as error:
         return str(error)
@@ -113,8 +116,8 @@ def _keep(names: dict[str, None]) -> bool:
     return True
 
 
-def _parse(data: bytes) -> Any:
-    parser = etree.XMLParser(
+def _parser() -> Any:
+    return etree.XMLParser(
         encoding="utf-8",
         resolve_entities=False,
         no_network=True,
@@ -125,7 +128,6 @@ def _parse(data: bytes) -> Any:
         remove_pis=True,
         remove_blank_text=True,
     )
-    return etree.fromstring(data, parser)
 
 
 class _Survey:
@@ -182,5 +184,6 @@ def _depth(root: Any) -> int:
     raise _RefusedError(f"deeper than {DEPTH_MAX} levels")
 
 
+_PARSER = _parser()  # making one takes as long as parsing a small document
 _EMPTY = etree.Element("empty")
 _DEEPER = [(depth, etree.XPath(f"boolean({'/*' * (depth + 1)})")) for depth in DEPTHS]

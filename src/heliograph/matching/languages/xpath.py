@@ -55,15 +55,14 @@ class _Expression:
     checks: tuple[_Check, ...]
     plan: Plan | None
     evaluate: Evaluate | None
+    whole: Evaluate
     steps: int
     nested: bool
     terms: frozenset[str]
 
     def matches(self, event: Event) -> bool:
-        document = document_of(event, self.header)
-        if not isinstance(document, Document):
-            return False
-        if self.steps * document.nodes * (document.again if self.nested else 1) > STEPS_MAX:
+        document = self._readable(event)
+        if document is None:
             return False
         found = None if self.plan is None else self.plan(document)
         if found is not None:
@@ -72,6 +71,19 @@ class _Expression:
             if document.values(check.path, check.evaluate).compare(check.op, check.value) is not check.wanted:
                 return False
         return self.evaluate is None or document.holds(self.evaluate)
+
+    def matches_alone(self, event: Event) -> bool:
+        """The same by libxml2 alone: cheaper if no other expression is tested on this event."""
+        document = self._readable(event)
+        return document is not None and document.holds(self.whole)
+
+    def _readable(self, event: Event) -> Document | None:
+        """The document, unless there is none or it is too large for this expression."""
+        document = document_of(event, self.header)
+        if not isinstance(document, Document):
+            return None
+        cost = self.steps * document.nodes * (document.again if self.nested else 1)
+        return document if cost <= STEPS_MAX else None
 
 
 def read(text: str) -> Condition:
@@ -97,7 +109,7 @@ def read(text: str) -> Condition:
         raise ConditionError(f"libxml2 says: {error}", text, start) from None
     canon = declared + where + plain
     evaluate = None if said else whole
-    residue = _Expression(header, checks, masks, evaluate, steps, power > 0, frozenset((f"xpath {canon}",)))
+    residue = _Expression(header, checks, masks, evaluate, whole, steps, power > 0, frozenset((f"xpath {canon}",)))
     box = () if header is None else canonical((Predicate(header, Op.PREFIX, ""),))
     return Condition("xpath", canon, box, residue, reads_payload=header is None)
 

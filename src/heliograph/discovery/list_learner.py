@@ -3,7 +3,7 @@
 In:    the directory's sessions with brokers, once a second; answers of their services "rights".
 Out:   requests; revocation lists, in force in the directory's keyring.
 State: per link a request under way and a list that is arriving; lists that were of no use, for a minute.
-Not here: how lists spread between brokers (revocation_news.py), a directory in a broker's process, which has the
+Not here: how lists spread between brokers (topics/revocation_news.py), a directory in a broker's process, which has the
           broker's keyring, reading and verifying lists (trust/).
 
 A directory is no neighbour of its brokers, so nothing is sent to it unasked. A list is signed by the authority: it does
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from heliograph.discovery.topics.revocation_lists import RIGHTS, ListPart, RevocationLists, digest_of
+from heliograph.discovery.revocation_lists import RIGHTS, ListPart, RevocationLists, digest_of
 from heliograph.discovery.wall_time import WallTime
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant, LinkId
