@@ -4,45 +4,53 @@ In:    a table of requests: ``filter``, ``language``, ``where``, and optionally 
 Out:   RequestStudy: wishes, maximal wishes, blocks with their sizes, similarity; what sharing and caching would save.
 State: nothing in the driver that grows with the number of requests: it holds signatures, at most SIGNATURES_MAX, and
        the wide wishes if they are few enough to broadcast.
-Not here: what a wish is (wishes.py), live covering (matching/interests.py).
+Not here: reading texts (wish_texts.py), covering in one task (wish_groups.py), live covering (matching/interests.py).
 Paper: [resources] §5.1; ledger R11.
 
-1. Equal requests become one wish with a count (one shuffle by the text, one by the wish).
-2. Wishes of equal signature meet in one task, which keeps those that no other one there covers: the *wide* ones.
-3. Every wish is compared with the wide ones of the signatures that could cover it. Covering is transitive, so these
+1. Texts become wishes with signatures.
+2. Wishes of equal signature meet in one task (the only shuffle of all of them), which counts equal ones, keeps those
+   that no other one there covers, the *wide* ones, and connects all that are covered by the same one. If there are too
+   many signatures, this is done again with coarser ones.
+3. Every wish is compared with the wide ones of other signatures that could cover it. Covering is transitive, so these
    links connect the same blocks as all links do. A few wide ones are broadcast; many are joined by signature instead.
-4. Each task reports the wide wish that covers each wish, and which wide wishes it found connected: a forest. Forests
-   are merged in executors, a few at a time.
+4. Tasks report which blocks of step 2 they found connected: a forest. Forests are merged in executors, a few at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from heliograph.matching.similarity import Forest
 from heliograph.model.topics import covers as filter_covers
-from heliograph.pipeline.wishes import LEVELS, Coverers, Wish, from_key, key_of, maximal
+from heliograph.pipeline.points import Array, connected
+from heliograph.pipeline.wish_groups import Codes, WishTable, link, widest
+from heliograph.pipeline.wish_links import SCHEMA as LINKS
+from heliograph.pipeline.wish_links import Linking, change, merged
+from heliograph.pipeline.wish_texts import WishKind, WishReader, signature_number
+from heliograph.pipeline.wishes import LEVELS
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 SIGNATURES_MAX = 4_096  # beyond that, coarser ones are used
-BROADCAST_MAX = 50_000  # wide wishes; more are joined by signature
-FOREST_TASKS = 4  # forests that one task merges
-BATCH_ROWS = 65_536
+BROADCAST_MAX = 500_000  # wide wishes of about 100 bytes; more are joined by signature
+FOREST_TASKS = 16  # forests that one task merges
 TEXTS_KEPT_MAX = 65_536
 LIFETIMES_S = (1, 10, 60, 600, 3_600)
 
-_WISHES = "key binary, requests long"
-_SIGNED = "id long, key binary, requests long, signature string"
-_SIGNED_AT_EACH_LEVEL = "id long, key binary, requests long, " + ", ".join(f"s{n} string" for n in range(LEVELS))
-_LINKS = "kind string, id long, other long, requests long"
+_TEXT = ["filter", "language", "where"]
+_SIGNATURES = [f"s{level}" for level in range(LEVELS)]  # texts, told once or a few times for each
+_TOLD = "".join(f", {name} string" for name in _SIGNATURES)
+_READ = "shape binary, bounds binary, requests long, signature long" + _TOLD
+_MET = "id long, shape binary, bounds binary, requests long, signature long, is_wide boolean, block long, size long"
+_WISH = "length(shape) > 0"  # the other rows of that table count requests that are no wish
+_COMPARED = ["id", "shape", "bounds", "is_wide", "block", "size"]
+_CHANGE = "covered long, fewer long, more double"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,34 +84,43 @@ class RequestStudy:
         }
 
 
-class _Counts(NamedTuple):
-    """Counts of a set of requests; wishes are the different ones that can be read."""
+class _Met(NamedTuple):
+    """Wishes after those of equal signature have met, and counts."""
 
+    table: DataFrame
     requests: int
-    wishes: int
     unreadable: int
     never: int
+    wishes: int
+    wide: int
+    blocks: int
+    squares: float
+    signatures: tuple[int, ...]  # at each level; those of coarser levels are estimates
 
 
 def study(requests: DataFrame, broadcast_max: int = BROADCAST_MAX) -> RequestStudy:
     """Blocks and similarity of a set of requests."""
-    from pyspark.sql import functions as f
-
-    spark = requests.sparkSession
-    texts = requests.groupBy("filter", "language", "where").agg(f.count(f.lit(1)).alias("requests"))
-    found = texts.mapInArrow(_read, _WISHES)
-    wishes = found.groupBy("key").agg(f.sum("requests").alias("requests")).persist()
-    sums = ("requests", "int(length(key) > 0)", "if(key is null, requests, 0)", "if(length(key) = 0, requests, 0)")
-    counted = wishes.agg(*(f.sum(f.expr(each)) for each in sums)).first() or ()
-    counts = _Counts(*(int(each or 0) for each in counted))
-    every = wishes.where("length(key) > 0").mapInArrow(_sign, _SIGNED_AT_EACH_LEVEL).persist()
-    signed = every.select("id", "key", "requests", f.col(f"s{_level(every)}").alias("signature"))
-    under = _coverable([row["signature"] for row in signed.select("signature").distinct().collect()])
-    wide = signed.groupBy("signature").applyInArrow(_keep_wide, _SIGNED).persist()
-    kept = wide.count()
-    few = kept <= broadcast_max
-    links = (_linked_by_broadcast if few else _linked_by_join)(spark, signed, wide, under).persist()
-    return _blocks(wide, kept, links, counts, "broadcast" if few else "joined")
+    met, level = _met(requests, 0), 0
+    while met.signatures[level] > SIGNATURES_MAX and level < LEVELS - 1:
+        level = next((n for n in range(level + 1, LEVELS - 1) if met.signatures[n] <= SIGNATURES_MAX), LEVELS - 1)
+        met.table.unpersist()
+        met = _met(requests, level)
+    few = met.wide <= broadcast_max
+    links = (_linked_by_broadcast if few else _linked_by_join)(met.table, f"s{level}").persist()
+    changes = _joined(links, _change, _CHANGE).collect()  # first() would end the Python worker
+    covered, fewer, more = changes[0] if changes else (0, 0, 0.0)
+    return RequestStudy(
+        requests=met.requests,
+        unreadable=met.unreadable,
+        never=met.never,
+        wishes=met.wishes,
+        maximal_wishes=met.wide - covered,
+        blocks=met.blocks - fewer,
+        similarity=(met.squares + more) ** 0.5 / met.requests if met.requests else 0.0,
+        block_sizes=_sizes(met.table, links),
+        wide=_maximal(met.table, links),
+        how="broadcast" if few else "joined",
+    )
 
 
 def savings(requests: DataFrame, lifetimes_s: tuple[int, ...] = LIFETIMES_S) -> DataFrame:
@@ -115,7 +132,7 @@ def savings(requests: DataFrame, lifetimes_s: tuple[int, ...] = LIFETIMES_S) -> 
     from pyspark.sql import functions as f
 
     at = f.col("time").cast("double").alias("at")
-    keyed = requests.select("filter", "language", "where", at).mapInArrow(_read_times, "key binary, at double")
+    keyed = requests.select(*_TEXT, at).mapInArrow(_read_times, "key binary, at double")
     schema = "lifetime_s long, requests long, saved long"
     asked = keyed.where("length(key) > 0 and at is not null")
     found = asked.groupBy("key").applyInArrow(_hits(lifetimes_s), schema)
@@ -126,20 +143,25 @@ def savings(requests: DataFrame, lifetimes_s: tuple[int, ...] = LIFETIMES_S) -> 
 # -- steps in the driver ----------------------------------------------------------------------------------------------
 
 
-def _level(signed: DataFrame) -> int:
-    """The level of the finest signatures that are few enough."""
+def _met(requests: DataFrame, level: int) -> _Met:
+    """Read the requests, and let wishes of equal signature meet."""
     from pyspark.sql import functions as f
 
-    counts = signed.agg(*(f.approx_count_distinct(f"s{n}").alias(f"s{n}") for n in range(LEVELS))).first()
-    assert counts is not None
-    for level in range(LEVELS - 1):
-        if counts[level] <= SIGNATURES_MAX * 0.9:
-            return level
-    return LEVELS - 1
+    read = requests.select(*_TEXT).mapInArrow(_reading(level), _READ)
+    signed = read.select(f.xxhash64("shape", "bounds").alias("id"), "*").repartition("signature")
+    table = signed.mapInArrow(_meeting(level), _MET + _TOLD).persist()
+    block = "id = block and size > 1"
+    sums = ["requests", "if(shape is null, requests, 0)", "if(length(shape) = 0, requests, 0)", f"int({_WISH})"]
+    sums += ["int(is_wide)", f"int({block})", f"if({block}, double(size) * size, 0)"]
+    kinds = [(f.count if n == level else f.approx_count_distinct)(name) for n, name in enumerate(_SIGNATURES)]
+    counted = [*(f.sum(f.expr(each)) for each in sums), *kinds]
+    found = [each or 0 for each in table.agg(*counted).first() or ()]
+    requested, unreadable, never, wishes, wide, blocks, squares, *signatures = found
+    return _Met(table, requested, unreadable, never, wishes, wide, blocks, squares, tuple(signatures))
 
 
-def _coverable(signatures: list[str]) -> dict[str, list[str]]:
-    """For each signature, those whose wishes could cover its wishes."""
+def _coverable(signatures: list[str]) -> dict[int, list[int]]:
+    """For each signature, those others whose wishes could cover its wishes; all by number."""
     split = [signature.split("\n") for signature in signatures]
     names = {name: bit for bit, name in enumerate(dict.fromkeys(n for tokens in split for n in tokens[1:]))}
     width = max(1, -(-len(names) // 64))
@@ -152,219 +174,222 @@ def _coverable(signatures: list[str]) -> dict[str, list[str]]:
         narrow: {wide for wide in filters if wide == narrow or filter_covers(wide.encode(), narrow.encode())}
         for narrow in filters
     }
-    found: dict[str, list[str]] = {}
+    numbers = [signature_number(signature) for signature in signatures]
+    found: dict[int, list[int]] = {}
     for row, tokens in enumerate(split):
         fits = np.flatnonzero(((masks & ~masks[row]) == 0).all(axis=1)).tolist()
         allowed = wider[tokens[0]]
-        found[signatures[row]] = [signatures[other] for other in fits if split[other][0] in allowed]
+        found[numbers[row]] = [numbers[other] for other in fits if other != row and split[other][0] in allowed]
     return found
 
 
-def _linked_by_broadcast(
-    spark: SparkSession, signed: DataFrame, wide: DataFrame, under: dict[str, list[str]]
-) -> DataFrame:
-    rows = [(row["id"], bytes(row["key"]), row["signature"]) for row in wide.select("id", "key", "signature").collect()]
+def _linked_by_broadcast(met: DataFrame, told: str) -> DataFrame:
+    wide = met.where("is_wide").select("shape", "bounds", "signature", "block", "size", told).toArrow()
+    under = _coverable(wide.column(told).drop_null().to_pylist())
+    wide = wide.drop_columns([told])
 
-    def link(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        groups = _groups(rows)
-        coverable = {narrow: [groups[s] for s in wider if s in groups] for narrow, wider in under.items()}
-        yield from _Linking(alone=True).run(batches, coverable.__getitem__)
+    def compare(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        codes = Codes()
+        groups = WishTable(wide, codes).groups()
+        codes.close()
+        linking = Linking()
+        for batch in batches:
+            for signature, narrow in WishTable(pa.Table.from_batches([batch]), codes).groups().items():
+                linking.add([group for other in under[signature] for group in groups.get(other, ())], narrow)
+        yield linking.told()
 
-    return signed.mapInArrow(link, _LINKS)
+    return met.where(_WISH).select(*_COMPARED, "signature").mapInArrow(compare, LINKS)
 
 
-def _linked_by_join(spark: SparkSession, signed: DataFrame, wide: DataFrame, under: dict[str, list[str]]) -> DataFrame:
+def _linked_by_join(met: DataFrame, told: str) -> DataFrame:
     from pyspark.sql import functions as f
 
-    pairs = [(narrow, wider) for narrow, all_wider in under.items() for wider in all_wider]
-    table = f.broadcast(spark.createDataFrame(pairs, "signature string, wider string"))
-    asking = signed.join(table, "signature").select("id", "key", "requests", f.col("wider").alias("signature"))
-
-    def link(left: pa.Table, right: pa.Table) -> pa.Table:
-        columns = [right.column(name).to_pylist() for name in ("id", "key", "signature")]
-        every = list(_groups(list(zip(*columns, strict=True))).values())
-        told = _Linking(alone=False).run(iter(left.to_batches()), lambda _: every)
-        return pa.Table.from_batches(told, schema=_LINKS_ARROW)
-
-    return asking.groupBy("signature").cogroup(wide.groupBy("signature")).applyInArrow(link, _LINKS)
+    under = _coverable([row[0] for row in met.where(f"{told} is not null").select(told).collect()])
+    pairs = [(narrow, other) for narrow, wider in under.items() for other in wider]
+    table = f.broadcast(met.sparkSession.createDataFrame(pairs, "signature long, wider long"))
+    asking = met.join(table, "signature").select(
+        *_COMPARED, f.col("wider").alias("signature"), f.lit(True).alias("asks")
+    )
+    wide = met.where("is_wide").select(*_COMPARED, "signature", f.lit(False).alias("asks"))
+    return asking.union(wide).repartition("signature").mapInArrow(_compare, LINKS)
 
 
-def _blocks(wide: DataFrame, kept: int, links: DataFrame, counts: _Counts, how: str) -> RequestStudy:
-    """Combine what the tasks found."""
+def _sizes(met: DataFrame, links: DataFrame) -> DataFrame:
+    """Each block of two or more requests with its size."""
     from pyspark.sql import functions as f
 
-    forest = links.where("kind = 'edge'").select("id", "other")
-    members = links.where("kind = 'member'").select("id", "other", "requests")
-    hanging = members
-    if how == "joined":  # a wish was compared with each signature separately, so it connects all wishes that cover it
-        hanging = members.groupBy("id").agg(f.min("other").alias("other"), f.max("requests").alias("requests"))
-        first = hanging.select("id", f.col("other").alias("first"))
-        forest = forest.union(members.join(first, "id").where("other != first").select("other", "first"))
-    labels = _joined(forest).select(f.col("id"), f.col("other").alias("block"))
-    under = hanging.groupBy(f.col("other").alias("id")).agg(f.sum("requests").alias("requests"))
-    covered = links.where("kind = 'covered'").select("id").distinct().join(wide.select("id"), "id", "left_semi")
-    labelled = (
-        under.join(labels, "id", "left")
-        .select(f.coalesce("block", "id").alias("block"), "requests")
-        .groupBy("block")
-        .agg(f.sum("requests").alias("requests"))
-        .where("requests > 1")
-        .persist()
-    )
-    squares, blocks = labelled.agg(f.sum(f.col("requests").cast("double") ** 2), f.count(f.lit(1))).first() or (0, 0)
-    top = wide.join(covered, "id", "left_anti").join(labels, "id", "left")
-    return RequestStudy(
-        requests=counts.requests,
-        unreadable=counts.unreadable,
-        never=counts.never,
-        wishes=counts.wishes,
-        maximal_wishes=kept - covered.count(),
-        blocks=blocks,
-        similarity=float(squares or 0) ** 0.5 / counts.requests if counts.requests else 0.0,
-        block_sizes=labelled,
-        wide=top.select("id", "key", "requests", f.coalesce("block", "id").alias("block")),
-        how=how,
-    )
+    label = f.coalesce("label", "block").alias("block")
+    parts = met.where("id = block").select("block", "size")
+    sizes = parts.join(_labels(links), "block", "left").groupBy(label).agg(f.sum("size").alias("requests"))
+    return sizes.where("requests > 1")
 
 
-def _joined(forest: DataFrame) -> DataFrame:
-    """Merge many forests: tasks merge a few at a time, the last one merges all. No edge passes through the driver."""
-    parts = forest.sparkSession.conf.get("spark.sql.shuffle.partitions") or "4"
-    tasks = int(parts)
+def _maximal(met: DataFrame, links: DataFrame) -> DataFrame:
+    """The maximal wishes with their blocks."""
+    from pyspark.sql import functions as f
+
+    key = f.when(f.isnull("bounds"), f.col("shape")).otherwise(f.concat("shape", f.lit(b"\0"), "bounds")).alias("key")
+    covered = links.where("other is null").select("id")
+    wide = met.where("is_wide").join(covered, "id", "left_anti").join(_labels(links), "block", "left")
+    return wide.select("id", key, "requests", f.coalesce("label", "block").alias("block"))
+
+
+def _labels(links: DataFrame) -> DataFrame:
+    """Each block that is part of a larger one, and what that is called."""
+    from pyspark.sql import functions as f
+
+    every = _joined(links, _join, LINKS).where("other is not null")
+    return every.select(f.col("id").alias("block"), f.col("other").alias("label"))
+
+
+def _joined(links: DataFrame, last: Any, schema: str) -> DataFrame:
+    """Merge what tasks found, a few tasks at a time; the last one merges all. No link passes through the driver."""
+    parts = links.sparkSession.conf.get("spark.sql.shuffle.partitions") or "4"
+    tasks = int(parts) // FOREST_TASKS
     while tasks > 1:
-        tasks = max(1, tasks // FOREST_TASKS)
-        forest = forest.repartition(tasks).mapInArrow(_join_forest, "id long, other long")
-    return forest.persist()
+        links = links.repartition(tasks).mapInArrow(_join, LINKS)
+        tasks //= FOREST_TASKS
+    return links.repartition(1).mapInArrow(last, schema)
 
 
 # -- steps in tasks ---------------------------------------------------------------------------------------------------
 
-_LINKS_ARROW = pa.schema([("kind", pa.string()), ("id", pa.int64()), ("other", pa.int64()), ("requests", pa.int64())])
+
+def _reading(level: int) -> Any:
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Convert texts to wishes. The text of a signature is told once, as far as memory is there to know."""
+        reader = WishReader()
+        told: set[WishKind] = set()
+        for batch in batches:
+            texts = pa.Table.from_batches([batch]).group_by(_TEXT).aggregate([([], "count_all")])
+            kinds: dict[WishKind, int] = {}
+            numbers, bounds = [], []
+            for pattern, language, where in zip(*(texts.column(name).to_pylist() for name in _TEXT), strict=True):
+                kind, found = reader.read(pattern or "#", language or "", where or "")
+                numbers.append(kinds.setdefault(kind, len(kinds)))
+                bounds.append(found)
+            columns = [pa.array(bounds, pa.binary()), texts.column("count_all").cast(pa.int64()).combine_chunks()]
+            yield _read_columns(list(kinds), np.array(numbers, np.int64), columns, told, level)
+            if len(told) > TEXTS_KEPT_MAX:
+                told.clear()
+
+    return read
 
 
-def _read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Convert texts to keys."""
-    for batch in batches:
-        texts = zip(*(batch.column(name).to_pylist() for name in ("filter", "language", "where")), strict=True)
-        keys = [key_of(pattern or "#", language or "", where or "") for pattern, language, where in texts]
-        yield pa.RecordBatch.from_arrays([pa.array(keys, pa.binary()), batch.column("requests")], ["key", "requests"])
+def _read_columns(
+    kinds: list[WishKind], numbers: Array, columns: list[pa.Array], told: set[WishKind], level: int
+) -> pa.RecordBatch:
+    which, firsts = pa.array(numbers), np.unique(numbers, return_index=True)[1]
+    is_old = np.ones(len(numbers), bool)
+    is_old[firsts] = [kind in told for kind in kinds]
+    told.update(kinds)
+    news = pa.array(numbers, mask=is_old)
+    shapes = pa.array([kind.shape for kind in kinds], pa.binary()).take(which)
+    signatures = pa.array([kind.numbers[level] for kind in kinds], pa.int64()).take(which)
+    texts = [pa.array([kind.signatures[n] for kind in kinds], pa.string()).take(news) for n in range(LEVELS)]
+    names = ["shape", "bounds", "requests", "signature", *_SIGNATURES]
+    return pa.RecordBatch.from_arrays([shapes, *columns, signatures, *texts], names)
 
 
 def _read_times(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Convert texts to keys, each with its time. Most texts repeat."""
+    reader = WishReader()
     known: dict[tuple[Any, ...], bytes | None] = {}
     for batch in batches:
-        texts = zip(*(batch.column(name).to_pylist() for name in ("filter", "language", "where")), strict=True)
+        texts = zip(*(batch.column(name).to_pylist() for name in _TEXT), strict=True)
         keys = []
         for text in texts:
             if text not in known:
                 if len(known) >= TEXTS_KEPT_MAX:
                     known.clear()
                 pattern, language, where = text
-                known[text] = key_of(pattern or "#", language or "", where or "")
+                kind, bounds = reader.read(pattern or "#", language or "", where or "")
+                known[text] = kind.shape if kind.shape is None or bounds is None else kind.shape + b"\0" + bounds
             keys.append(known[text])
         yield pa.RecordBatch.from_arrays([pa.array(keys, pa.binary()), batch.column("at")], ["key", "at"])
 
 
-def _sign(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Give each wish an id and its signature at each level."""
-    for batch in batches:
-        keys = batch.column("key").to_pylist()
-        ids = [int.from_bytes(blake2b(key, digest_size=8).digest(), "big", signed=True) for key in keys]
-        wishes = [from_key(key) for key in keys]
-        signatures = [["\n".join(wish.tokens(level)) for wish in wishes] for level in range(LEVELS)]
-        columns = [pa.array(ids, pa.int64()), batch.column("key"), batch.column("requests")]
-        columns += [pa.array(some, pa.string()) for some in signatures]
-        names = ["id", "key", "requests", *(f"s{level}" for level in range(LEVELS))]
-        yield pa.RecordBatch.from_arrays(columns, names)
+def _meeting(level: int) -> Any:
+    def meet(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Whole signatures: count equal wishes, find the wide ones, and connect what they cover."""
+        table = _table(batches)
+        if table is None:
+            return
+        texts = table.filter(table.column(f"s{level}").is_valid()).select(["signature", *_SIGNATURES]).to_pydict()
+        told = dict(zip(texts.pop("signature"), zip(*texts.values(), strict=True), strict=True))
+        ids, firsts, which = np.unique(table.column("id").to_numpy(), return_index=True, return_inverse=True)
+        requests = np.zeros(len(ids), np.int64)
+        np.add.at(requests, which, table.column("requests").to_numpy())
+        table = table.select(["id", "shape", "bounds", "requests", "signature"]).take(pa.array(firsts))
+        table = table.set_column(3, "requests", pa.array(requests))
+        is_wish = pc.fill_null(pc.greater(pc.binary_length(table.column("shape")), 0), False)
+        both = [_blocks(table.filter(is_wish), told), table.filter(pc.invert(is_wish))]
+        yield from pa.concat_tables(both, promote_options="default").to_batches()
+
+    return meet
 
 
-def _keep_wide(table: pa.Table) -> pa.Table:
-    """The wishes of one signature that no other of them covers."""
-    wishes = [from_key(key) for key in table.column("key").to_pylist()]
-    order = sorted(range(len(wishes)), key=lambda place: (len(wishes[place].box), len(wishes[place].terms)))
-    kept = maximal(wishes[place] for place in order)
-    return table.take(pa.array(sorted(order[place] for place in kept), pa.int64()))
+def _blocks(table: pa.Table, told: dict[int, tuple[str, ...]]) -> pa.Table:
+    """Wishes of whole signatures with their blocks; the first wide one of each signature tells its text."""
+    ids, requests = (table.column(name).to_numpy() for name in ("id", "requests"))
+    first, is_wide = np.zeros(len(ids), np.int64), np.zeros(len(ids), bool)
+    ones, others = [first[:0]], [first[:0]]
+    teller: dict[int, tuple[str, ...]] = {}
+    for signature, groups in WishTable(table, Codes()).groups().items():
+        wide = widest(groups)
+        for group in groups:
+            found = link(wide, group)
+            first[group.rows] = found.first
+            is_wide[group.rows] = (found.count == 1) & (found.first == group.rows)  # only itself covers it
+            ones.append(found.links[0])
+            others.append(found.links[1])
+        teller[next(int(row) for group in groups for row in group.rows[is_wide[group.rows]])] = told[signature]
+    root = connected(len(ids), (np.concatenate(ones), np.concatenate(others)))[first]
+    size = np.zeros(len(ids), np.int64)
+    np.add.at(size, root, requests)
+    columns = {"is_wide": is_wide, "block": ids[root], "size": size[root]}
+    for name, column in columns.items():
+        table = table.append_column(name, pa.array(column))
+    for level, name in enumerate(_SIGNATURES):
+        texts: list[str | None] = [None] * len(ids)
+        for row, signatures in teller.items():
+            texts[row] = signatures[level]
+        table = table.append_column(name, pa.array(texts, pa.string()))
+    return table
 
 
-class _WideGroup:
-    """Wide wishes of one signature in one task, by filter: only one, unless signatures omit the filter."""
-
-    __slots__ = ("by_filter", "ids", "wild")
-
-    def __init__(self) -> None:
-        self.by_filter: dict[bytes, Coverers] = {}
-        self.wild: list[bytes] = []  # filters that cover others
-        self.ids: list[int] = []
-
-    def add(self, id: int, wish: Wish) -> None:
-        coverers = self.by_filter.get(wish.filter)
-        if coverers is None:
-            coverers = self.by_filter[wish.filter] = Coverers()
-            if b"+" in wish.filter or b"#" in wish.filter:
-                self.wild.append(wish.filter)
-        coverers.add(len(self.ids), wish)
-        self.ids.append(id)
-
-    def covering(self, wish: Wish) -> list[int]:
-        own = [wish.filter] if wish.filter in self.by_filter and wish.filter not in self.wild else []
-        wider = [pattern for pattern in self.wild if filter_covers(pattern, wish.filter)]
-        return [self.ids[number] for each in own + wider for number in self.by_filter[each].covering(wish)]
+def _compare(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Whole signatures: compare the wishes that ask with the wide ones."""
+    table = _table(batches)
+    if table is None:
+        return
+    asks = table.column("asks")
+    codes = Codes()
+    wide = WishTable(table.filter(pc.invert(asks)), codes).groups()
+    codes.close()
+    linking = Linking()
+    for signature, narrow in WishTable(table.filter(asks), codes).groups().items():
+        linking.add(wide.get(signature, []), narrow)
+    yield linking.told()
 
 
-def _groups(rows: list[tuple[int, bytes, str]]) -> dict[str, _WideGroup]:
-    groups: dict[str, _WideGroup] = {}
-    for id, key, signature in rows:
-        groups.setdefault(signature, _WideGroup()).add(id, from_key(key))
-    return groups
+def _join(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    table = _table(batches)
+    if table is not None:
+        yield merged(table)
 
 
-class _Linking:
-    """One task: takes wishes, and returns their links to wide ones."""
-
-    def __init__(self, alone: bool) -> None:
-        self.alone = alone  # no other task compares the same wishes with others
-        self.forest = Forest()
-        self.rows: list[tuple[str, int, int, int]] = []
-
-    def run(self, batches: Iterator[pa.RecordBatch], groups_of: Any) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            columns = [batch.column(name).to_pylist() for name in ("id", "key", "requests", "signature")]
-            for id, key, requests, signature in zip(*columns, strict=True):
-                self._link(id, from_key(key), requests, groups_of(signature))
-            if len(self.rows) >= BATCH_ROWS:
-                yield self._told()
-        self.rows += [("edge", number, root, 0) for number, root in self.forest.edges()]
-        yield self._told()
-
-    def _link(self, id: int, wish: Wish, requests: int, groups: list[_WideGroup]) -> None:
-        found = [wide for group in groups for wide in group.covering(wish)]
-        if not found:
-            return  # its own signature has one that covers it, perhaps itself
-        is_wide = id in found
-        if len(found) > is_wide and (is_wide or not self.alone):
-            self.rows.append(("covered", id, 0, 0))  # even if it was wide within its signature, it is not maximal
-        first = min(found)
-        for other in found:
-            self.forest.join(first, other)
-        self.rows.append(("member", id, first, requests))
-
-    def _told(self) -> pa.RecordBatch:
-        rows, self.rows = self.rows, []
-        columns = list(zip(*rows, strict=True)) or [()] * 4
-        return pa.RecordBatch.from_arrays(
-            [pa.array(column, field.type) for column, field in zip(columns, _LINKS_ARROW, strict=True)],
-            schema=_LINKS_ARROW,
-        )
+def _change(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    table = _table(batches)
+    if table is not None:
+        columns = zip(("covered", "fewer", "more"), change(pa.Table.from_batches([merged(table)])), strict=True)
+        yield pa.RecordBatch.from_pydict({name: [value] for name, value in columns})
 
 
-def _join_forest(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    forest = Forest()
-    for batch in batches:
-        for one, other in zip(batch.column("id").to_pylist(), batch.column("other").to_pylist(), strict=True):
-            forest.join(one, other)
-    edges = list(zip(*forest.edges(), strict=True)) or [()] * 2
-    yield pa.RecordBatch.from_arrays([pa.array(column, pa.int64()) for column in edges], ["id", "other"])
+def _table(batches: Iterable[pa.RecordBatch]) -> pa.Table | None:
+    """All of them; None if there are no rows."""
+    every = [batch for batch in batches if batch.num_rows]
+    return pa.Table.from_batches(every).combine_chunks() if every else None
 
 
 def _hits(lifetimes_s: tuple[int, ...]) -> Any:

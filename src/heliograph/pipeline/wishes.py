@@ -1,23 +1,30 @@
 """Wishes: requests in a canonical form that equal requests share, and which wishes cover which.
 
 In:    topic filters with conditions in any language.
-Out:   Wish: its key (equal wishes have equal keys), its signature, and the wish from a key; Coverers: the wishes of a
+Out:   Wish: its key (equal wishes have equal keys), its signatures, and the wish from a key; Coverers: the wishes of a
        group that cover one.
 State: none; Coverers keeps the index of one group.
-Not here: millions of wishes (requests.py), covering of two conditions (matching/).
+Not here: many texts at once (wish_texts.py), covering of many wishes (wish_groups.py), covering of two conditions
+       (matching/).
 Paper: [resources] §5.1.
 
 A *signature* is what a wish must share with a wish that covers it: a wish can be covered only by one whose tokens are
 a subset of its own. Tokens are the names of its attributes, and for an attribute with a single value, that value's
 bucket.
+
+A key has two parts. For a *plain* wish, which asks only for ranges of numbers and for single texts, these are its
+*shape*, which is everything but the numbers, and its *bounds*: the start of each range, then the end of each, negated.
+So a plain wish is a point, and it covers another one of its shape exactly if none of its coordinates is greater. Any
+other wish is *odd*: its shape is the whole wish, and it has no bounds.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -35,9 +42,29 @@ FILTER_BUCKETS = 256
 WILD = ("+", "#")
 NEVER = b""  # the key of a wish that no event can match
 EXACT_MAX = 1 << 53
+INFINITE = float("inf")
+BOUND_BYTES = 8
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(tuple[str, list[tuple[str, int, Any, Any, list[Any]]], list[str]]).decode
+_decode_odd = msgspec.json.Decoder(tuple[str, list[tuple[str, int, Any, Any, list[Any]]], list[str]]).decode
+
+Names = list[tuple[str, int | None]]
+"""The attributes of a wish in order, each with the bucket of its value if it has a single one."""
+
+
+class WishShape(NamedTuple):
+    """What a plain wish is, apart from its numbers. Equal shapes have equal bytes."""
+
+    filter: str
+    numbers: tuple[str, ...]  # names of attributes with a range of numbers, in order
+    texts: tuple[tuple[str, str], ...]  # attributes that are equal to a text, in order
+
+    def encode(self) -> bytes:
+        """As bytes; never with a zero byte."""
+        return _encode(self)
+
+
+read_shape = msgspec.json.Decoder(WishShape).decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,34 +78,80 @@ class Wish:
     @property
     def key(self) -> bytes:
         """Equal for equal wishes only."""
+        shape, bounds = self.parts
+        return shape if bounds is None else shape + b"\0" + bounds
+
+    @property
+    def parts(self) -> tuple[bytes, bytes | None]:
+        """Its shape and its bounds; None if it is odd."""
+        bounds = self.bounds()
+        if bounds is not None:
+            return self.shape().encode(), struct.pack(f"<{len(bounds)}d", *bounds)
         values = [
             (name, held.zone, _plain(held.start), _plain(held.end), sorted(map(_plain, held.holes)))
             for name, held in sorted(self.box.items())
         ]
-        return _encode((self.filter.decode(), values, sorted(self.terms)))
+        return _encode((self.filter.decode(), values, sorted(self.terms))), None
+
+    def shape(self) -> WishShape:
+        """The shape of a plain wish."""
+        held = sorted(self.box.items())
+        numbers = tuple(name for name, each in held if each.zone == NUMBER)
+        return WishShape(
+            self.filter.decode(), numbers, tuple((name, each.start) for name, each in held if each.zone == TEXT)
+        )
+
+    def bounds(self) -> list[float] | None:
+        """Starts and negated ends; None if it is odd."""
+        if self.terms:
+            return None
+        starts, ends = [], []
+        for _, held in sorted(self.box.items()):
+            if held.holes or not (held.zone == NUMBER or (held.zone == TEXT and is_point(held))):
+                return None
+            if held.zone == NUMBER:
+                start, end = float(held.start), INFINITE if held.end is None else float(held.end)
+                if start != held.start or (held.end is not None and end != held.end):
+                    return None  # a large integer that is no float
+                starts.append(start + 0.0)
+                ends.append(0.0 - end)  # never -0.0, whose bytes differ
+        return starts + ends
+
+    def names(self) -> Names:
+        """Its attributes."""
+        held = sorted(self.box.items())
+        return [(name, bucket(each.start) if is_point(each) else None) for name, each in held]
 
     def tokens(self, level: int) -> tuple[str, ...]:
-        """The tokens that a wish that covers this one may have; the first is the filter, which is compared by covering.
+        """The tokens that a wish that covers this one may have."""
+        return tokens(self.filter.decode(), self.names(), level)
 
-        At the last level, if there are too many filters, it is empty: then filters are compared one by one.
-        """
-        pattern = self.filter.decode()
-        if level == LEVELS - 1:
-            return ("", *self._filter_bucket(pattern))
-        if level == LEVELS - 2:
-            return (pattern,)
-        found = []
-        for name, held in sorted(self.box.items()):
-            found.append(name)
-            if level == 0 and is_point(held):
-                found.append(f"{name}={_bucket(held.start)}")
-        return (pattern, *found)
 
-    @staticmethod
-    def _filter_bucket(pattern: str) -> tuple[str, ...]:
-        """Filters that begin with a wildcard can cover any; all others only those with the same beginning."""
-        first = pattern.split("/", 1)[0]
-        return () if first in WILD else (f"{_bucket(first) % FILTER_BUCKETS}",)
+def tokens(pattern: str, names: Names, level: int) -> tuple[str, ...]:
+    """The tokens of a wish; the first is the filter, which is compared by covering.
+
+    At the last level, if there are too many filters, it is empty: then filters are compared one by one.
+    """
+    if level == LEVELS - 1:
+        return ("", *_filter_bucket(pattern))
+    if level == LEVELS - 2:
+        return (pattern,)
+    found = []
+    for name, value in names:
+        found.append(name)
+        if level == 0 and value is not None:
+            found.append(f"{name}={value}")
+    return (pattern, *found)
+
+
+def signatures(pattern: str, names: Names) -> tuple[str, ...]:
+    """The signature of a wish at each level."""
+    return tuple("\n".join(tokens(pattern, names, level)) for level in range(LEVELS))
+
+
+def bucket(value: Any) -> int:
+    """The bucket of a single value."""
+    return blake2b(repr(_plain(value)).encode(), digest_size=2).digest()[0] % BUCKETS
 
 
 def read(pattern: str, language: str, where: str) -> Wish | None:
@@ -104,9 +177,22 @@ def key_of(pattern: str, language: str, where: str) -> bytes | None:
 
 def from_key(key: bytes) -> Wish:
     """The wish with this key."""
-    pattern, values, terms = _decode(key)
-    held = {name: Interval(zone, start, end, frozenset(holes)) for name, zone, start, end, holes in values}
-    return Wish(pattern.encode(), held, frozenset(terms))
+    shape, plain, bounds = key.partition(b"\0")
+    return from_parts(shape, bounds if plain else None)
+
+
+def from_parts(shape: bytes, bounds: bytes | None) -> Wish:
+    """The wish with this shape and these bounds."""
+    if bounds is None:
+        pattern, values, terms = _decode_odd(shape)
+        held = {name: Interval(zone, start, end, frozenset(holes)) for name, zone, start, end, holes in values}
+        return Wish(pattern.encode(), held, frozenset(terms))
+    pattern, numbers, texts = read_shape(shape)
+    ranges = struct.unpack(f"<{len(bounds) // BOUND_BYTES}d", bounds)
+    held = {name: Interval(TEXT, value, after(TEXT, value)) for name, value in texts}
+    for name, start, end in zip(numbers, ranges[: len(numbers)], ranges[len(numbers) :], strict=True):
+        held[name] = Interval(NUMBER, start, None if end == -INFINITE else 0.0 - end)
+    return Wish(pattern.encode(), held, frozenset())
 
 
 def is_point(held: Interval) -> bool:
@@ -168,12 +254,14 @@ def maximal(wishes: Iterable[Wish]) -> list[int]:
     return sorted(number for kept in by_filter.values() for number in kept.numbers())
 
 
+def _filter_bucket(pattern: str) -> tuple[str, ...]:
+    """Filters that begin with a wildcard can cover any; all others only those with the same beginning."""
+    first = pattern.split("/", 1)[0]
+    return () if first in WILD else (f"{bucket(first) % FILTER_BUCKETS}",)
+
+
 def _plain(value: Any) -> Any:
     """The same form for equal numbers."""
     if type(value) is float and value.is_integer() and abs(value) < EXACT_MAX:
         return int(value)
     return value
-
-
-def _bucket(value: Any) -> int:
-    return blake2b(repr(_plain(value)).encode(), digest_size=2).digest()[0] % BUCKETS
