@@ -69,6 +69,10 @@ def test_blocks_equal_brute_force(spark: SparkSession, broadcast_max: int) -> No
     assert (study.blocks, round(study.similarity, 9), study.maximal_wishes) == (blocks, round(alike, 9), maximal)
     assert blocks > 3, "the check means something"
     assert study.requests == len(rows)
+    sizes = [row["requests"] for row in study.block_sizes().collect()]
+    assert (len(sizes), round(similarity(sizes, len(rows)), 9)) == (blocks, round(alike, 9))
+    wide = study.wide().collect()
+    assert len({bytes(row["key"]) for row in wide}) == len(wide) == maximal
 
 
 @pytest.mark.parametrize("broadcast_max", [100_000, 0])

@@ -55,7 +55,7 @@ _CHANGE = "covered long, fewer long, more double"
 
 @dataclass(frozen=True, slots=True)
 class RequestStudy:
-    """The results. The tables are lazy DataFrames; the numbers are computed."""
+    """The results. The numbers are computed; tables are made when they are wanted."""
 
     requests: int
     unreadable: int
@@ -64,9 +64,17 @@ class RequestStudy:
     maximal_wishes: int
     blocks: int
     similarity: float
-    block_sizes: DataFrame  # block, requests
-    wide: DataFrame  # id, key, requests, block: the maximal wishes
     how: str  # "broadcast" or "joined"
+    met: DataFrame  # every wish with its part of a block
+    links: DataFrame  # between parts of blocks
+
+    def block_sizes(self) -> DataFrame:
+        """Each block of two or more requests: block, requests."""
+        return _sizes(self.met, self.links)
+
+    def wide(self) -> DataFrame:
+        """The maximal wishes: id, key, requests, block."""
+        return _maximal(self.met, self.links)
 
     def figures(self) -> dict[str, Any]:
         """The numbers."""
@@ -117,9 +125,9 @@ def study(requests: DataFrame, broadcast_max: int = BROADCAST_MAX) -> RequestStu
         maximal_wishes=met.wide - covered,
         blocks=met.blocks - fewer,
         similarity=(met.squares + more) ** 0.5 / met.requests if met.requests else 0.0,
-        block_sizes=_sizes(met.table, links),
-        wide=_maximal(met.table, links),
         how="broadcast" if few else "joined",
+        met=met.table,
+        links=links,
     )
 
 
