@@ -55,7 +55,7 @@ def run(quick: bool) -> dict[str, Any]:
             for name in spark_matching.WORKLOADS:
                 rounds += spark_matching.similarity(spark, folder, name, REQUESTS_QUICK if quick else REQUESTS)
             # The last one, since a process cannot take back that it gives way to others.
-            rounds += spark_reading.beside_live(spark, rows, folder, 3 if quick else 5)
+            rounds += spark_reading.beside_live(spark, rows, folder, 2 if quick else 5)
     finally:
         stop()
         shutil.rmtree(folder, ignore_errors=True)
