@@ -3,7 +3,7 @@
 In:    a seed and a folder.
 Out:   a Kept: what was acknowledged, and what is wrong.
 State: the processes of one network at a time.
-Not here: the clients (keeping.py), what is right (kept.py).
+Not here: the clients (store_clients.py), what is right (store_oracle.py).
 
 Two to five brokers in one or two clusters, a broker with a store, and a store in its own process, all linked at random.
 The first broker is never killed, so that one client can watch it all live.
@@ -23,9 +23,9 @@ from pathlib import Path
 from random import Random
 
 from tests.independent.client import Client
-from tests.independent.keeping import Publisher, Reader, whole_log
-from tests.independent.kept import Kept, judge
 from tests.independent.network import COMMAND
+from tests.independent.store_clients import Publisher, Reader, whole_log
+from tests.independent.store_oracle import Kept, judge
 
 STORES = ("x", "y")  # each serves the topics below its name
 SETTLED_S = 60.0  # at most, after the last fault

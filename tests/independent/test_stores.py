@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.independent.client import Delivery
-from tests.independent.keeping import Publisher, Reader, Taken
-from tests.independent.kept import Kept, judge
+from tests.independent.store_clients import Publisher, Reader, Taken
+from tests.independent.store_oracle import Kept, judge
 from tests.independent.store_runs import with_stores
 from tests.wire.stdlib_client import EVENT, pack
 

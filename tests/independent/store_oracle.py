@@ -3,7 +3,7 @@
 In:    publishers and readers after a run, the logs as read at two brokers, what a live client got.
 Out:   a Kept with counts, and the problems in words.
 State: none.
-Not here: the clients (keeping.py), the runs (store_runs.py).
+Not here: the clients (store_clients.py), the runs (store_runs.py).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from tests.independent.client import Delivery
-from tests.independent.keeping import Publisher, Reader, Taken
 from tests.independent.oracle import matches
+from tests.independent.store_clients import Publisher, Reader, Taken
 from tests.wire.stdlib_client import HEAD
 
 Log = Sequence[Taken]

@@ -3,7 +3,7 @@
 In:    the ports of brokers, any of which may be gone at any time; secrets, topics, counts.
 Out:   frames; what was acknowledged by which store, and what each reader took, at which position.
 State: what must outlive a link: publications without an acknowledgement, positions taken.
-Not here: processes and their faults (store_runs.py), what is right (kept.py).
+Not here: processes and their faults (store_runs.py), what is right (store_oracle.py).
 
 Each of them goes to a broker drawn at random, and to another one when its link ends or nothing moves.
 """
