@@ -72,6 +72,22 @@ def test_a_filter_and_a_condition_choose_and_the_frames_cover_everything() -> No
     assert spans(ledge)[0][0] == 0
 
 
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.text("eo", min_size=1, max_size=5), min_size=1, max_size=12), st.booleans())
+def test_positions_are_those_of_what_matches_in_runs_of_any_form(runs: list[str], has_condition: bool) -> None:
+    ledge = Ledge()
+    kept = "".join(runs)
+    number = 0
+    for run in runs:
+        frames = [event(topic.encode(), b"", ORIGIN, number + at, b'{"n":1}') for at, topic in enumerate(run, 1)]
+        number += len(run)
+        ledge.deliver(*frames)
+        ledge.settle()
+    ledge.frames.clear()
+    opened(ledge, filter="e", **({"language": "predicates", "where": "n = 1"} if has_condition else {}))
+    assert positions(ledge) == [position for position, topic in enumerate(kept) if topic == "e"]
+
+
 def test_no_more_than_the_window_is_under_way_and_credit_brings_more() -> None:
     ledge = filled()
     opened(ledge, window=4)

@@ -190,6 +190,14 @@ def test_a_read_ends_at_its_bytes_and_gives_one_run_in_any_case(make: Maker) -> 
     assert runs(subject, "log", 4) == []
 
 
+def test_a_read_gives_all_that_fits_however_many_runs_that_are(make: Maker) -> None:
+    subject = make()
+    subject.commit([[Append("log", bytes(10), 1, 0, 0) for _ in range(40)]])
+    for fitting in range(1, 41):
+        assert len(runs(subject, "log", bytes_max=10 * fitting)) == fitting
+        assert [run.position for run in runs(subject, "log", 40 - fitting)] == list(range(40 - fitting, 40))
+
+
 def test_many_keys_and_logs_come_in_pages(make: Maker) -> None:
     subject = make()
     subject.commit([[Put(f"k{n:05}", b"") for n in range(PAGE_MAX + 5)]])

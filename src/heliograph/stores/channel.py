@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
+from itertools import chain, pairwise
 
 from heliograph.broker.hot import frames_of
 from heliograph.machine import Instant
@@ -186,13 +187,13 @@ class Channel:
     def next_frame(self, store: int, now: Instant) -> bytes | None:
         """A STORED frame with what matches in the runs ahead; None if nothing matches, or nothing is ahead."""
         frames: list[bytes] = []
-        offsets: list[int] = []
-        size = looked = 0
+        chosen: list[range] = []  # offsets from the base
+        size = count = looked = 0
         base = self.sent_to
         self._taken = []
         room = min(self.window - self.under_way, OFFSETS_MAX)
         full = STORED_BYTES_BULK if self.is_bulk else STORED_BYTES
-        while self._ahead and size < full and len(offsets) < room and looked < LOOKED_MAX and not self.is_over:
+        while self._ahead and size < full and count < room and looked < LOOKED_MAX and not self.is_over:
             run = self._ahead[0]
             if reference_of(run) is not None:
                 break
@@ -201,11 +202,12 @@ class Channel:
                 break
             if self.cursor - base > 0xFFFF_0000 or (self.end is not None and self.cursor >= self.end):
                 break
-            room_here = min(room - len(offsets), LOOKED_MAX - looked)
+            room_here = min(room - count, LOOKED_MAX - looked)
             if self.end is not None:
                 room_here = min(room_here, self.end - self.cursor)
-            before = self.cursor
-            size += self._choose(run, base, room_here, full - size, frames, offsets)
+            before, known = self.cursor, len(chosen)
+            size += self._choose(run, base, room_here, full - size, frames, chosen)
+            count += sum(map(len, chosen[known:]))
             looked += self.cursor - before
             if self._with_times:
                 self._tell_time(before, run.last_ns // NS_PER_US)
@@ -218,20 +220,21 @@ class Channel:
         if not frames:
             return None
         self.moved_at = now
-        return self._frame(store, frames, offsets, size)
+        return self._frame(store, frames, _joined(chosen), size)
 
     def _choose(
-        self, run: Run, base: int, count_max: int, bytes_max: int, frames: list[bytes], offsets: list[int]
+        self, run: Run, base: int, count_max: int, bytes_max: int, frames: list[bytes], chosen: list[range]
     ) -> int:
         """Examine publications of a run from the cursor on; adds those that match to ``frames``. Returns their size."""
         if self._condition is None and not self._done:
-            looked, size = self._choose_topics(run, base, count_max, bytes_max, frames, offsets)
+            looked, size = self._choose_topics(run, base, count_max, bytes_max, frames, chosen)
             if looked:
                 return size
         data, cursor = run.data, self.cursor
         ends = frames_of(data, 0)
         skipped = cursor - run.position
         start = piece_at = ends[skipped - 1] if skipped else 0
+        first = cursor  # of the piece
         plain = self._condition is None and not self._done
         last, wanted, size = b"", False, 0
         unpack = SCAN.unpack_from
@@ -241,23 +244,24 @@ class Channel:
             if topic != last:
                 last, wanted = topic, self._wants_topic(topic)
             if wanted and (plain or self._wants(data, start, end, topic, cursor)):
-                offsets.append(cursor - base)
                 size += end - start
             else:
                 if piece_at < start:
                     frames.append(data[piece_at:start])
-                piece_at = end
+                    chosen.append(range(first - base, cursor - base))
+                piece_at, first = end, cursor + 1
             start = end
             cursor += 1
             if size >= bytes_max:
                 break
         if piece_at < start:
             frames.append(data[piece_at:start])
+            chosen.append(range(first - base, cursor - base))
         self.cursor = cursor
         return size
 
     def _choose_topics(
-        self, run: Run, base: int, count_max: int, bytes_max: int, frames: list[bytes], offsets: list[int]
+        self, run: Run, base: int, count_max: int, bytes_max: int, frames: list[bytes], chosen: list[range]
     ) -> tuple[int, int]:
         """The same if only topics decide; returns how many were examined, and the bytes of those that match."""
         data, cursor = run.data, self.cursor
@@ -267,7 +271,7 @@ class Channel:
         for start, end, first, count in pieces:
             frames.append(data if end - start == len(data) else data[start:end])
             offset = cursor - base + first
-            offsets.extend(range(offset, offset + count))
+            chosen.append(range(offset, offset + count))
         self.cursor = cursor + looked
         return looked, size
 
@@ -283,9 +287,9 @@ class Channel:
 
     def empty_frame(self, store: int) -> bytes | None:
         """A frame without publications that covers what did not match; None if there is nothing to cover."""
-        return self._frame(store, [], [], 0) if self.cursor > self.sent_to else None
+        return self._frame(store, [], (), 0) if self.cursor > self.sent_to else None
 
-    def _frame(self, store: int, frames: list[bytes], offsets: list[int], size: int) -> bytes:
+    def _frame(self, store: int, frames: list[bytes], offsets: Sequence[int], size: int) -> bytes:
         headers = span(self.number, self.sent_to, self.cursor, offsets)
         if frames:
             self.under_way += len(offsets)
@@ -316,6 +320,13 @@ class Channel:
         """True if acknowledged. The spans are kept: a reader that lost something is sent it again."""
         place = bisect_right(self._done, (position, NUMBER_MAX))
         return place > 0 and position < self._done[place - 1][1]
+
+
+def _joined(chosen: Sequence[range]) -> Sequence[int]:
+    """All offsets; consecutive ones, the usual case, as one range."""
+    if all(one.stop == other.start for one, other in pairwise(chosen)):
+        return range(chosen[0].start, chosen[-1].stop)
+    return [*chain.from_iterable(chosen)]
 
 
 assert LOOKED_MAX <= TAKEN_MAX, "the times of a frame fit into one notice"

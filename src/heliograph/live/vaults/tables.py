@@ -50,6 +50,7 @@ from heliograph.vault import (
 
 VERSION = 1  # of the tables; a vault with a higher one was written by a newer version
 LOGS_KNOWN_MAX = 4_096  # rows of logs that are kept in memory between transactions
+FEW_RUNS = 16  # usually more than one answer takes
 
 # The type is BLOB in SQLite and BYTEA in PostgreSQL; the rest is common.
 TABLES = (
@@ -343,10 +344,7 @@ class Tables:
         if start >= log.next:
             return []
         holding = self._holding(log, start)
-        sizes = self._database.query(
-            "SELECT position, LENGTH(data) FROM runs WHERE log = ? AND position >= ? ORDER BY position LIMIT ?",
-            (log.id, start if holding is None else holding[0], READ_RUNS_MAX + 1),
-        )
+        sizes = self._sizes_from(log, start if holding is None else holding[0], bytes_max)
         count = fitting([size or 0 for _, size in sizes[:READ_RUNS_MAX]], bytes_max)
         begins = [position for position, _ in sizes[:count]]
         end = sizes[count][0] if count < len(sizes) else log.next
@@ -361,6 +359,21 @@ class Tables:
         if expected < end:
             found.append(Damage(expected, end - expected, "missing"))
         return [each for each in found if each.next > start]
+
+    def _sizes_from(self, log: _Log, start: Position, bytes_max: int) -> list[tuple[Position, int]]:
+        """Positions and sizes of runs: of all that may go into one answer, and of one more if there is one.
+
+        Runs are usually large, so that few are needed: each costs the database a page.
+        """
+        sizes: list[tuple[Position, int]] = []
+        for most in (FEW_RUNS, READ_RUNS_MAX + 1):
+            sizes = self._database.query(
+                "SELECT position, LENGTH(data) FROM runs WHERE log = ? AND position >= ? ORDER BY position LIMIT ?",
+                (log.id, start, most),
+            )
+            if len(sizes) < most or sum(size or 0 for _, size in sizes) > bytes_max:
+                break
+        return sizes
 
     def _rows(self, log: _Log, begins: list[Position]) -> list[Any]:
         """Whole rows. If the database cannot read one of them, the others are read one by one."""
