@@ -125,6 +125,22 @@ def test_a_batch_that_is_repeated_is_in_once(spark: SparkSession, tmp_path: Path
     assert tables.read(spark, "events").count() == 4
 
 
+@pytest.mark.parametrize("name", ["ü [1] {x,y}*", "a?b#c"])
+def test_tables_may_be_in_a_folder_of_any_name(spark: SparkSession, name: str, tmp_path: Path) -> None:
+    tables = LakeTables(str(tmp_path / name))
+    archive.add(rows(spark, ("a", b"1"), ("b", b"2")), tables, "q", 0)
+    archive.add(rows(spark, ("a", b"3")), tables, "q", 1)
+    tables.compact("events")
+    tables.vacuum("events", 0)
+    assert sorted(row.value for row in tables.read(spark, "events").collect()) == [b"1", b"2", b"3"]
+
+
+@pytest.mark.parametrize("name", ["a\\b", "a%20b"])
+def test_a_folder_that_spark_would_not_find_is_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="use another folder"):
+        LakeTables(str(tmp_path / name))
+
+
 def test_a_crash_between_files_and_commit_leaves_no_row_twice(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
+from time import sleep
 from typing import TYPE_CHECKING, Any
 
+import psutil
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from heliograph.cli import pipeline
 from heliograph.cli.main import command
@@ -53,6 +60,21 @@ def test_commands_answer_over_an_archive(
     assert run("similarity", str(requests))["similarity"] == 0.6667
     with pytest.raises(PipelineError, match="there is no table nothing"):
         run("sql", "--tables", root, "select * from nothing")
+
+
+@pytest.mark.live
+@pytest.mark.req("S8")
+def test_ctrl_c_while_spark_starts_ends_java_too(tmp_path: Path) -> None:
+    write_deltalake(str(tmp_path / "events"), pa.table({"offset": [1]}))
+    words = [sys.executable, "-m", "heliograph.cli", "pipeline", "sql", "--tables", str(tmp_path), "select 1"]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == "starting Spark …\n"
+        while not any("java" in each.name() for each in psutil.Process(process.pid).children(recursive=True)):
+            sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        told = process.stderr.read()  # until Java, which has it too, has ended
+    assert (process.returncode, told) == (130, "heliograph: stopped; what is archived is kept\n")
 
 
 def test_mistakes_are_told_before_spark_is_started(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from heliograph.errors import UsageError
 from heliograph.pipeline import doctor, java
-from heliograph.pipeline.plain import meaning
+from heliograph.pipeline.plain import PipelineError, meaning, plain_errors
 
 
 def a_java(folder: Path, version: str) -> Path:
@@ -82,6 +82,11 @@ def test_what_spark_says_becomes_one_line() -> None:
     assert "run the command again" in meaning("STREAM_FAILED: Python worker failed to connect back. SQLSTATE: XXKST")
     assert "install heliograph[spark] there" in meaning("ModuleNotFoundError: No module named 'pyarrow'")
     assert meaning("py4j: x heliograph.errors.UsageError: this is wrong\n at") == "this is wrong"
+    assert meaning("An error occurred while calling o194.collectToPython").startswith(
+        "Java, which runs Spark, has ended"
+    )
+    with pytest.raises(PipelineError, match="has ended, perhaps for lack of memory"), plain_errors():
+        raise ConnectionRefusedError(111, "Connection refused")
 
 
 def test_where_a_task_dials() -> None:

@@ -15,8 +15,17 @@ import pytest
 import heliograph
 from heliograph.errors import HeliographError, UsageError
 from heliograph.pipeline import archive, source
-from heliograph.pipeline.options import LOG, SourceOptions, read_options
-from heliograph.pipeline.source import DataLossError, LogRange, LogStreamReader, StoreLog, limited, plan, resolve
+from heliograph.pipeline.options import LATEST, LOG, SourceOptions, read_options
+from heliograph.pipeline.source import (
+    DataLossError,
+    LogRange,
+    LogStreamReader,
+    RangeReader,
+    StoreLog,
+    limited,
+    plan,
+    resolve,
+)
 from heliograph.pipeline.tables import LakeTables
 from tests.live.processes import Process
 
@@ -57,6 +66,10 @@ def test_options_have_the_names_of_the_kafka_source_and_mistakes_are_told() -> N
         ({"subscirbe": "a"}, "the option 'subscirbe' is not known"),
         ({"subscribe": "a/#/b"}, "'#' stands alone"),
         ({"startingOffsets": "soon"}, 'must be "earliest", "latest" or JSON'),
+        ({"startingOffsets": '{"s": {"1": 5}}'}, "startingOffsets: store s has one log, '0', and not 1"),
+        ({"subscribePattern": "a("}, "subscribePattern: RE2 says: missing"),
+        ({"subscribePattern": "(?=a)b"}, "subscribePattern: RE2 says: invalid"),
+        ({"minPartitions": "0"}, "minPartitions must be a number from 1 on"),
         ({"where": "disk >"}, "expected"),
         ({"failOnDataLoss": "perhaps"}, "must be true or false"),
         ({"columns": "topic,colour"}, "there is no 'colour'"),
@@ -88,6 +101,30 @@ def test_ranges_cover_what_was_asked_once_and_gaps_are_told() -> None:
     allowed = SourceOptions(fail_on_loss=False)
     assert [(r.start, r.end) for r in plan(allowed, logs, {"a": {LOG: 2}}, {"a": {LOG: 9}})] == [(5, 9)]  # type: ignore[attr-defined]
     assert resolve({"a": {LOG: -1}}, logs) == {"a": {LOG: 25}}
+
+
+def test_offsets_are_of_stores_that_are_read_by_id_or_name_and_others_keep_their_ends() -> None:
+    logs = [StoreLog("a", "h:1", 5, 25, name="first"), StoreLog("b", "h:2", 3, 7, name="second")]
+    assert resolve({"first": {LOG: 9}}, logs) == {"a": {LOG: 9}, "b": {LOG: 3}}
+    assert resolve({"a": {LOG: 9}}, logs, LATEST) == {"a": {LOG: 9}, "b": {LOG: 7}}
+    with pytest.raises(UsageError, match="the store 'third', which is not read: there are a, first, b, second"):
+        resolve({"third": {LOG: 9}}, logs)
+    for wrong in (-3, 26):
+        with pytest.raises(UsageError, match=f"offset {wrong} of store a: it has 5 to 24"):
+            resolve({"a": {LOG: wrong}}, logs)
+
+
+@pytest.mark.live
+@pytest.mark.req("S1")
+def test_filters_may_overlap_though_a_store_serves_only_one_of_them(tmp_path: Path) -> None:
+    place = ("--store", "--store-place", str(tmp_path / "kept"), "--store-pattern", "b/#")
+    with Process(tmp_path, "--log-format", "json", "--listen", "127.0.0.1:0", "--no-discovery", *place) as broker:
+        url = f"heliograph://127.0.0.1:{broker.port}"
+        with heliograph.connect_blocking(url) as client:
+            client.publish_batch("b/1", [b"1", b"2"], reliable=True)
+        reader = RangeReader(read_options({"url": url, "subscribe": "a/#,b/#,#"}, False))
+        batches = [batch for part in reader.partitions() for batch in reader.read(part)]
+    assert [value for batch in batches for value in batch.column("value").to_pylist()] == [b"1", b"2"]
 
 
 @pytest.mark.live

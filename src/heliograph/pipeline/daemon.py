@@ -9,6 +9,7 @@ Not here: what workers do.
 
 from __future__ import annotations
 
+import gc
 import sys
 import traceback
 from contextlib import suppress
@@ -17,7 +18,10 @@ from typing import Any
 
 from pyspark import daemon
 
-NEEDED = ("pandas", "pyarrow.compute", "pyspark.sql.pandas.serializers", "heliograph.pipeline.requests")
+NEEDED = (
+    *("pandas", "pyarrow.compute", "pyspark.sql.pandas.serializers", "heliograph.live.blocking"),
+    *("heliograph.pipeline.requests", "heliograph.pipeline.sink", "heliograph.pipeline.source"),
+)
 GONE = (BrokenPipeError, ConnectionResetError)
 _print = traceback.print_exc
 
@@ -33,6 +37,8 @@ def main() -> None:
     for name in NEEDED:
         with suppress(ImportError):  # the worker that needs it says so
             import_module(name)
+    gc.collect()
+    gc.freeze()  # workers look for garbage after each task, which takes 50 ms if they look among these too
     daemon.manager()
 
 

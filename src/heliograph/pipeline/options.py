@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from heliograph.errors import UsageError
 from heliograph.matching.languages import compile
+from heliograph.matching.languages.patterns import pattern as check_pattern
 from heliograph.model.topics import filter_fault
 from heliograph.pipeline.rows import COLUMNS, parse_attributes, schema_of
 
@@ -103,11 +104,16 @@ def read_options(given: Mapping[str, str], streaming: bool) -> SourceOptions:
     columns = [each.strip() for each in words.get("columns", "").split(",") if each.strip()]
     if not columns:
         columns = [name for name in COLUMNS if name != "headers" or _flag(words, "includeheaders", True)]
+    pattern = words.get("subscribepattern", "")
+    try:
+        check_pattern(pattern)
+    except ValueError as error:
+        raise UsageError(f"subscribePattern: {error}") from None
     attributes = words.get("attributes", "")
     schema_of(columns, parse_attributes(attributes))
     return SourceOptions(
         filters=filters,
-        pattern=words.get("subscribepattern", ""),
+        pattern=pattern,
         starting=_offsets(words, "startingoffsets", LATEST if streaming else EARLIEST),
         ending=_offsets(words, "endingoffsets", LATEST),
         since_ms=_number(words, "startingtimestamp"),
@@ -128,7 +134,7 @@ def read_options(given: Mapping[str, str], streaming: bool) -> SourceOptions:
 def _flag(words: Mapping[str, str], name: str, default: bool) -> bool:
     value = words.get(name, str(default)).lower()
     if value not in ("true", "false"):
-        raise UsageError(f"{name} must be true or false, not {value!r}")
+        raise UsageError(f"{_known(name)} must be true or false, not {value!r}")
     return value == "true"
 
 
@@ -137,7 +143,7 @@ def _number(words: Mapping[str, str], name: str, least: int = 0) -> int | None:
     if text is None:
         return None
     if not (text.isascii() and text.isdigit() and int(text) >= least):
-        raise UsageError(f"{name} must be a number from {least} on, not {text!r}")
+        raise UsageError(f"{_known(name)} must be a number from {least} on, not {text!r}")
     return int(text)
 
 
@@ -147,8 +153,17 @@ def _offsets(words: Mapping[str, str], name: str, default: str) -> str | Offsets
         return text
     try:
         found = json.loads(text)
-        return {store: {str(log): int(at) for log, at in logs.items()} for store, logs in found.items()}
+        offsets = {store: {str(log): int(at) for log, at in logs.items()} for store, logs in found.items()}
     except (ValueError, TypeError, AttributeError):
         raise UsageError(
-            f'{name} must be "earliest", "latest" or JSON such as {{"STORE": {{"0": 17}}}}, not {text[:80]!r}'
+            f'{_known(name)} must be "earliest", "latest" or JSON such as {{"STORE": {{"0": 17}}}}, not {text[:80]!r}'
         ) from None
+    for store, logs in offsets.items():
+        if set(logs) - {LOG}:
+            raise UsageError(f"{_known(name)}: store {store} has one log, {LOG!r}, and not {', '.join(logs)}")
+    return offsets
+
+
+def _known(name: str) -> str:
+    """An option as the documentation writes it."""
+    return next(known for known in KNOWN if known.lower() == name)

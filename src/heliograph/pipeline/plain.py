@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from heliograph.errors import HeliographError
 
 LINE_MAX = 300
+JAVA_GONE = "Java, which runs Spark, has ended, perhaps for lack of memory: run the command again, nothing is lost"
 
 # Texts that occur in errors, and what to say instead.
 _MEANINGS: tuple[tuple[str, str], ...] = (
@@ -30,6 +31,8 @@ _MEANINGS: tuple[tuple[str, str], ...] = (
      "another process works with the same checkpoint: stop it, or give this one a checkpoint of its own"),
     (r"TABLE_OR_VIEW_NOT_FOUND.*?`(\S+?)`", "there is no table {0}: ask 'show tables'"),
     (r"heliograph\.(?:\w+\.)*\w+Error: (.+)", "{0}"),
+    (r"Answer from Java side is empty|Error while sending or receiving", JAVA_GONE),
+    (r"^An error occurred while calling \S+$", JAVA_GONE),
     (r"PARSE_SYNTAX_ERROR\S*\s*(.+)", "the SQL is not understood: {0}"),
     (r"Connection refused.*?sc://|UNAVAILABLE", "the Spark Connect server does not answer: check --remote"),
     (r"All masters are unresponsive|Failed to connect to master", "the Spark master does not answer: check --master"),
@@ -47,6 +50,8 @@ def plain_errors() -> Iterator[None]:
         yield
     except (HeliographError, KeyboardInterrupt, SystemExit):
         raise
+    except ConnectionError as error:  # those to brokers and stores are HeliographErrors
+        raise PipelineError(JAVA_GONE) from error
     except Exception as error:
         if not _is_foreign(error):
             raise

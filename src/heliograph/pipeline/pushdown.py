@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, In, LessThan, LessThanOrEqual
 
-from heliograph.model.topics import matches
+from heliograph.model.topics import matches, topic_fault
 
 PLANNER = "pyspark.sql.worker.data_source_pushdown_filters"
 HIGHEST = (1 << 63) - 1
@@ -45,8 +45,10 @@ class Narrowed:
         """Topic filters that read everything wanted and no more than the given ones."""
         if self.topics is None:
             return tuple(given)
-        wanted = sorted(each for each in self.topics if any(matches(one.encode(), each.encode()) for one in given))
-        return tuple(wanted)
+        names = [
+            each.encode() for each in sorted(self.topics) if topic_fault(each.encode()) is None
+        ]  # others have no rows
+        return tuple(name.decode() for name in names if any(matches(one.encode(), name) for one in given))
 
     def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The batch without rows of other times, if it has times."""

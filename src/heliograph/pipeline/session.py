@@ -19,7 +19,8 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -101,16 +102,34 @@ def session(
                 wanted.setdefault("spark.python.daemon.module", DAEMON)
         for key, value in wanted.items():
             builder = builder.config(key, value)
-        made = builder.getOrCreate()
+        with _ending_together():
+            made = builder.getOrCreate()
         made.sparkContext.setLogLevel("ERROR")
     _made.append(made)
     return made
 
 
+@contextmanager
+def _ending_together() -> Iterator[None]:
+    """If Ctrl-C comes while Java starts, it ends with us: by itself it would end later, and print a stack."""
+    import psutil  # type: ignore[import-untyped]
+
+    before = psutil.Process().children(recursive=True)
+    try:
+        yield
+    except KeyboardInterrupt:
+        for child in psutil.Process().children(recursive=True):
+            if child not in before:
+                with suppress(psutil.NoSuchProcess):
+                    child.kill()
+        raise
+
+
 def stop() -> None:
     """End the session; a new one can be created afterwards."""
     while _made:
-        _made.pop().stop()
+        with suppress(ConnectionError):  # Java has ended by itself
+            _made.pop().stop()
 
 
 def prepare() -> None:
@@ -128,10 +147,11 @@ def prepare() -> None:
 
 
 def quiet_gateway() -> None:
-    """For a command: nothing about calls of Java that Ctrl-C interrupted. py4j logs them with their stacks, as root."""
+    """For a command: nothing about interrupted calls of Java, which py4j logs with their stacks."""
     root = logging.getLogger()
     if _not_by_py4j not in root.filters:
         root.addFilter(_not_by_py4j)
+    logging.getLogger(GATEWAY).setLevel(logging.CRITICAL)
 
 
 def _not_by_py4j(record: logging.LogRecord) -> bool:

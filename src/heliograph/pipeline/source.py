@@ -22,8 +22,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from heliograph.client.config import SECURE
 from heliograph.errors import HeliographError, Reason, RefusedError, UsageError
-from heliograph.model.topics import covers, matches
-from heliograph.pipeline.options import EARLIEST, LOG, RANGE_POSITIONS, Offsets, SourceOptions, read_options
+from heliograph.model.topics import matches
+from heliograph.pipeline.options import EARLIEST, LATEST, LOG, RANGE_POSITIONS, Offsets, SourceOptions, read_options
 from heliograph.pipeline.pushdown import Narrowed, is_offered, narrowed
 from heliograph.pipeline.rows import UNKNOWN, matching, parse_attributes, to_batch
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from heliograph.live.blocking import BlockingClient
     from heliograph.model.publication import StoredRun
 
-BATCH_BYTES = 8 << 20  # of frames that become one Arrow batch
+BATCH_BYTES = 2 << 20  # of frames that become one Arrow batch: it stays in the caches of the processes it passes
 GIVE_UP_S = 120.0  # without the store's broker: a task fails, instead of occupying a core for ever
 HOLDING = 1 << 31  # a channel that no reader of a client uses
 
@@ -51,6 +51,7 @@ class StoreLog:
     first: int
     next: int
     filters: tuple[str, ...] = ()  # of the query, those that this store serves something of; empty: all
+    name: str = ""  # of the store
 
 
 @dataclass
@@ -118,7 +119,7 @@ class RangeReader(DataSourceReader):
     def plan(self, logs: Sequence[StoreLog]) -> list[InputPartition]:
         """The same for given logs."""
         options = self._options
-        return plan(options, logs, resolve(options.starting, logs), resolve(options.ending, logs))
+        return plan(options, logs, resolve(options.starting, logs), resolve(options.ending, logs, LATEST))
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """Runs in a task. Spark creates a task even if there is nothing to read."""
@@ -145,7 +146,7 @@ class PushingReader(RangeReader):
     def plan(self, logs: Sequence[StoreLog]) -> list[InputPartition]:
         """Ranges within the positions that the filters leave."""
         options, kept = self._options, self._narrowed
-        start, end = resolve(options.starting, logs), resolve(options.ending, logs)
+        start, end = resolve(options.starting, logs), resolve(options.ending, logs, LATEST)
         for store in start:
             end[store] = {LOG: min(end[store][LOG], kept.end)}
             start[store] = {LOG: min(max(start[store][LOG], kept.start), end[store][LOG])}
@@ -257,23 +258,37 @@ def list_logs(client: BlockingClient, options: SourceOptions) -> list[StoreLog]:
         for log in client.logs(pattern):
             if log.log == "main" and options.store in ("", log.store, log.name):
                 filters = (*found[log.store].filters, pattern) if log.store in found else (pattern,)
-                found[log.store] = StoreLog(log.store, addresses.get(log.store, ""), log.first, log.next, filters)
+                address = addresses.get(log.store, "")
+                found[log.store] = StoreLog(log.store, address, log.first, log.next, filters, log.name)
     if not found:
         asked = f"no store {options.store!r} serves" if options.store else "no store serves"
         raise UsageError(f"{asked} {', '.join(options.filters)}: `heliograph store run` starts one")
     return sorted(found.values(), key=lambda log: log.store)
 
 
-def resolve(wanted: str | Offsets, logs: Sequence[StoreLog]) -> Offsets:
-    """Named offsets as positions. A store that is not named begins at its first position."""
+def resolve(wanted: str | Offsets, logs: Sequence[StoreLog], otherwise: str = EARLIEST) -> Offsets:
+    """Offsets as positions, by id of the store. ``otherwise`` is that of stores which are not named."""
     if isinstance(wanted, str):
-        return {log.store: {LOG: log.first if wanted == EARLIEST else log.next} for log in logs}
-    marks = {-2: "first", -1: "next"}  # as in Spark's Kafka source
-    found: Offsets = {}
-    for log in logs:
-        at = wanted.get(log.store, {}).get(LOG, -2)
-        found[log.store] = {LOG: getattr(log, marks[at]) if at in marks else at}
-    return found
+        return {log.store: {LOG: _position(log, wanted)} for log in logs}
+    known = [name for log in logs for name in (log.store, log.name) if name]
+    unknown = [store for store in wanted if store not in known]
+    if unknown:
+        raise UsageError(f"offsets for the store {unknown[0]!r}, which is not read: there are {', '.join(known)}")
+    return {
+        log.store: {LOG: _position(log, wanted.get(log.store, wanted.get(log.name, {})).get(LOG, otherwise))}
+        for log in logs
+    }
+
+
+def _position(log: StoreLog, at: str | int) -> int:
+    if at in (EARLIEST, -2):  # the numbers are those of Spark's Kafka source
+        return log.first
+    if at in (LATEST, -1):
+        return log.next
+    assert isinstance(at, int)
+    if not 0 <= at <= log.next:
+        raise UsageError(f"offset {at} of store {log.store}: it has {log.first} to {log.next - 1}, and -1 is its end")
+    return at
 
 
 def limited(start: Offsets, known: Offsets, most: int | None) -> Offsets:
@@ -330,9 +345,8 @@ def read_range(options: SourceOptions, part: LogRange) -> Iterator[pa.RecordBatc
     """The rows of one range, in large batches."""
     attributes = parse_attributes(options.attributes)
     with options.connect(addresses(part.address, options), give_up=GIVE_UP_S) as client:
-        for number, pattern in enumerate(options.filters):
-            if part.filters and not any(covers(served.encode(), pattern.encode()) for served in part.filters):
-                continue  # the store would refuse it
+        filters = part.filters or options.filters  # the store would refuse others
+        for number, pattern in enumerate(filters):
             runs = client.runs(
                 pattern,
                 where=options.where,
@@ -346,7 +360,7 @@ def read_range(options: SourceOptions, part: LogRange) -> Iterator[pa.RecordBatc
             )
             for data, positions, taken in _joined(runs):
                 batch = to_batch(part.store, data, positions, _read_columns(options), attributes, taken=taken)
-                batch = _once(batch, options.filters[:number], options.pattern)
+                batch = _once(batch, filters[:number], options.pattern)
                 yield batch if len(batch.schema) == len(options.schema) else batch.select(options.schema.names)
 
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 FILE_BYTES = 128 << 20  # target size for compaction
 KEPT_HOURS = 168  # of files that no version needs
+GLOB_PATHS = "__globPaths__"  # an option of Spark's: whether ? * [ { have a meaning in paths
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -43,6 +44,11 @@ class LakeTables:
 
     def __init__(self, root: str) -> None:
         self.root = absolute(root.rstrip("/"))
+        for sign in "\\%":
+            if "://" not in self.root and sign in self.root:
+                raise UsageError(
+                    f"{self.root!r} has the sign {sign}, which Spark or Delta would misread: use another folder"
+                )
         self._files, self._base = fs.FileSystem.from_uri(_uri(self.root))
 
     def path(self, name: str) -> str:
@@ -103,7 +109,11 @@ class LakeTables:
 
     def _create(self, name: str, schema: StructType, by: Sequence[str]) -> DeltaTable:
         return DeltaTable.create(
-            self.path(name), DeltaSchema.from_json(_delta_json(schema)), mode="ignore", partition_by=list(by), name=name
+            _uri(self.path(name)),
+            DeltaSchema.from_json(_delta_json(schema)),
+            mode="ignore",
+            partition_by=list(by),
+            name=name,
         )
 
     def _actions(self, name: str, folder: str, by: Sequence[str]) -> Iterator[AddAction]:
@@ -139,8 +149,11 @@ class LakeTables:
         stored = StructType([field for field in schema.fields if field.name not in by])
         limits = [("date", ">=", since)] * bool(since) + [("date", "<=", until)] * bool(until)
         files = table.file_uris(limits or None)
+        if "://" not in self.root:
+            files = [unquote(each) for each in files]  # Spark takes paths as they are
         if files:
-            rows = spark.read.schema(stored).option("recursiveFileLookup", "true").parquet(*files)
+            reading = spark.read.schema(stored).options(recursiveFileLookup="true", **{GLOB_PATHS: "false"})
+            rows = reading.parquet(*files)
         else:
             rows = spark.createDataFrame([], stored)
         for column in by:  # computed from the files' content, which delta-rs may have rewritten
