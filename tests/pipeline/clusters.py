@@ -21,6 +21,7 @@ from heliograph.pipeline.session import prepare, spark_home
 MASTER, WORKER = "org.apache.spark.deploy.master.Master", "org.apache.spark.deploy.worker.Worker"
 SUBMIT = "org.apache.spark.deploy.SparkSubmit"
 CONNECT = "org.apache.spark.sql.connect.service.SparkConnectServer"
+BRIEF = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # for Java that runs for a minute, beside much other Java
 
 
 def environment(folder: Path) -> dict[str, str]:
@@ -29,8 +30,8 @@ def environment(folder: Path) -> dict[str, str]:
     conf = folder / "conf"
     conf.mkdir(exist_ok=True)
     (conf / "spark-defaults.conf").write_text("spark.master.rest.enabled false\n")  # it would take a fixed port
-    own = {"SPARK_CONF_DIR": str(conf), "SPARK_LOCAL_DIRS": str(folder / "local"), "SPARK_DAEMON_MEMORY": "512m"}
-    return {**os.environ, **own}
+    own = {"SPARK_CONF_DIR": str(conf), "SPARK_LOCAL_DIRS": str(folder / "local")}
+    return {**os.environ, **own, "SPARK_DAEMON_MEMORY": "512m", "SPARK_DAEMON_JAVA_OPTS": BRIEF}
 
 
 class Daemon:

@@ -1,6 +1,7 @@
 """A driver that archives, and a process that is killed, by SIGKILL, at a point of a micro-batch.
 
-In:    the address of a broker with a store and its process, the folder of tables, the point and the victim.
+In:    the address of a broker with a store and its process, the folder of tables, the point and the victim; the address
+       of a Spark cluster that the caller started, if executors are the victims.
 Out:   an archive, perhaps half done; a file ``killed`` beside the tables once the victim was killed.
 State: none.
 Not here: what must be true afterwards (test_crashes.py).
@@ -11,29 +12,75 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from time import sleep
+from typing import TYPE_CHECKING, Any
 
 import psutil
 
 from heliograph.pipeline import archive
 from heliograph.pipeline.session import session
 from heliograph.pipeline.tables import LakeTables
+from tests.pipeline.clusters import BRIEF
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 READ, FILES, COMMIT, COMMITTED = "read", "before files", "before commit", "after commit"
 POINTS = (READ, FILES, COMMIT, COMMITTED)
-DRIVER, JAVA, WORKER, STORE = "driver", "java", "worker", "store"
+DRIVER, JAVA, WORKER, EXECUTOR, STORE = "driver", "java", "worker", "executor", "store"
 BATCH_ROWS = 100
+LOCAL = "local[2,3]"  # a task is tried three times
+EXECUTORS, EXECUTOR_CLASS = 2, "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 
 
-def killing(victim: int, mark: Path) -> Callable[[], None]:
-    """Kill a process, the first time; 0: the one that calls."""
+def begin(master: str) -> SparkSession:
+    """A session in this process, or on a cluster whose executors can import the tests."""
+    own = {
+        "spark.sql.shuffle.partitions": "2",
+        "spark.cores.max": str(EXECUTORS),
+        "spark.executor.extraJavaOptions": BRIEF,
+        "spark.executorEnv.PYTHONPATH": str(Path(__file__).parents[2]),
+    }
+    return session(master, settings=own)
+
+
+def processes(spark: SparkSession, victim: str, store: int = 0) -> list[int]:
+    """The ids of the processes to kill; none: the one that calls."""
+    if victim == EXECUTOR:
+        return executors(spark.sparkContext.applicationId)
+    java = next(each.pid for each in psutil.Process().children(recursive=True) if "java" in each.name())
+    return {DRIVER: [os.getpid()], JAVA: [java], WORKER: [], STORE: [store]}[victim]
+
+
+def executors(application: str) -> list[int]:
+    """Those of an application, among the processes of our parent's cluster; waits until all have started."""
+    while True:
+        begun = psutil.Process(os.getppid()).children(recursive=True)
+        found = [each.pid for each in begun if {EXECUTOR_CLASS, application} <= set(command(each))]
+        if len(found) == EXECUTORS:
+            return found
+        sleep(0.1)
+
+
+def command(process: psutil.Process) -> list[str]:
+    """Its command line; empty if it has ended."""
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
+
+
+def killing(victims: Sequence[int], mark: Path) -> Callable[[], None]:
+    """Kill the victims, the first time: in a task on one of them only that one; if there are none, the caller."""
 
     def kill() -> None:
         if not mark.exists():
             mark.touch()
-            os.kill(victim or os.getpid(), signal.SIGKILL)
+            above = {each.pid for each in psutil.Process().parents()}
+            for victim in above.intersection(victims) or victims or [os.getpid()]:
+                os.kill(victim, signal.SIGKILL)
 
     return kill
 
@@ -75,11 +122,9 @@ def options(url: str) -> dict[str, str]:
     return {"url": url, "subscribe": "#", "startingOffsets": "earliest", "maxOffsetsPerTrigger": str(BATCH_ROWS)}
 
 
-def main(url: str, store: str, root: str, point: str, victim: str) -> None:
-    spark = session("local[2,3]", settings={"spark.sql.shuffle.partitions": "2"})  # a task is tried three times
-    java = next(each.pid for each in psutil.Process().children(recursive=True) if "java" in each.name())
-    victims = {DRIVER: os.getpid(), JAVA: java, WORKER: 0, STORE: int(store)}
-    kill = killing(victims[victim], Path(root).parent / "killed")
+def main(url: str, store: str, root: str, point: str, victim: str, master: str = LOCAL) -> None:
+    spark = begin(master)
+    kill = killing(processes(spark, victim, int(store)), Path(root).parent / "killed")
     stream = spark.readStream.format("heliograph").options(**options(url)).load()
     if point == READ:
         stream = stream.mapInArrow(in_tasks(kill), stream.schema)

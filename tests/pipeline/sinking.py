@@ -1,6 +1,7 @@
 """A driver that writes a stream into a store, and a process that is killed, by SIGKILL, at a point of a micro-batch.
 
-In:    the address of a broker with a store, the store, a folder of Parquet files, the point and the victim.
+In:    the address of a broker with a store, the store and its process, a folder of Parquet files, the point and the
+       victim; the address of a Spark cluster that the caller started, if executors are the victims.
 Out:   publications, perhaps half done; a file ``killed`` in the folder once the victim was killed.
 State: none.
 Not here: what must be true afterwards (test_crashes.py).
@@ -8,45 +9,41 @@ Not here: what must be true afterwards (test_crashes.py).
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import psutil
-
-from heliograph.pipeline.session import session
 from heliograph.pipeline.sink import StreamSink, sink_options
 from heliograph.pipeline.source import HeliographSource
-from tests.pipeline.crashing import DRIVER, JAVA, WORKER, killing
+from tests.pipeline.crashing import LOCAL, begin, killing, processes
 
-STAGE, COMMIT, COMMITTED = "stage", "before commit", "after commit"
+STAGE, COMMIT, COMMITTED = POINTS = ("stage", "before commit", "after commit")
 SCHEMA = "topic string, value string"
 
 
 class DyingSink(StreamSink):
     """A sink in whose second batch a process dies."""
 
-    def __init__(self, options: Any, point: str, victim: int, mark: Path) -> None:
+    def __init__(self, options: Any, point: str, victims: Sequence[int], mark: Path) -> None:
         super().__init__(options)
         self._point = point
-        self._victim = victim
+        self._victims = victims
         self._mark = mark
 
     def write(self, iterator: Iterator[Any]) -> Any:
         found = super().write(iterator)
         if self._point == STAGE and (self._mark.parent / "begun").exists():
-            killing(self._victim, self._mark)()
+            killing(self._victims, self._mark)()
         return found
 
     def commit(self, messages: Any, batchId: int) -> None:  # noqa: N803 Spark's name
         if self._point == COMMIT and batchId == 1:
-            killing(self._victim, self._mark)()
+            killing(self._victims, self._mark)()
         super().commit(messages, batchId)
         (self._mark.parent / "begun").touch()
         if self._point == COMMITTED and batchId == 1:
-            killing(self._victim, self._mark)()
+            killing(self._victims, self._mark)()
 
 
 class DyingSource(HeliographSource):
@@ -57,10 +54,10 @@ class DyingSource(HeliographSource):
         return "dying"
 
     def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: N802 Spark's name
-        own = {"point", "victim", "mark"}
+        own = {"point", "victims", "mark"}
         options = sink_options({k: v for k, v in self.options.items() if k not in own}, schema, streaming=True)
         words = self.options
-        return DyingSink(options, words["point"], int(words["victim"]), Path(words["mark"]))
+        return DyingSink(options, words["point"], [*map(int, words["victims"].split())], Path(words["mark"]))
 
 
 def start(spark: Any, url: str, store: str, folder: Path, form: str = "heliograph", **more: str) -> Any:
@@ -70,13 +67,12 @@ def start(spark: Any, url: str, store: str, folder: Path, form: str = "heliograp
     return stream.writeStream.format(form).options(**options).trigger(availableNow=True).start()
 
 
-def main(url: str, store: str, folder: str, point: str, victim: str) -> None:
-    spark = session("local[2,3]", settings={"spark.sql.shuffle.partitions": "2"})  # a task is tried three times
-    java = next(each.pid for each in psutil.Process().children(recursive=True) if "java" in each.name())
-    pid = {DRIVER: os.getpid(), JAVA: java, WORKER: 0}[victim]
+def main(url: str, store: str, process: str, folder: str, point: str, victim: str, master: str = LOCAL) -> None:
+    spark = begin(master)
     spark.dataSource.register(DyingSource)
-    mark = str(Path(folder) / "killed")
-    start(spark, url, store, Path(folder), "dying", point=point, victim=str(pid), mark=mark).awaitTermination()
+    victims = processes(spark, victim, int(process))
+    own = {"point": point, "victims": " ".join(map(str, victims)), "mark": f"{folder}/killed"}
+    start(spark, url, store, Path(folder), "dying", **own).awaitTermination()
 
 
 if __name__ == "__main__":

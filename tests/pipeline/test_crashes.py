@@ -1,10 +1,11 @@
-"""kill -9 of driver, Java, Python worker and store at each point of a micro-batch: nothing lost, nothing twice."""
+"""kill -9 of driver, Java, Python worker, executor and store at each point of a micro-batch: every row comes once."""
 
 from __future__ import annotations
 
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,12 +16,15 @@ import heliograph
 from heliograph.pipeline import archive
 from tests.live.processes import Process
 from tests.pipeline import sinking
+from tests.pipeline.clusters import cluster
 from tests.pipeline.crashing import (
     COMMIT,
     COMMITTED,
     DRIVER,
+    EXECUTOR,
     FILES,
     JAVA,
+    LOCAL,
     POINTS,
     READ,
     STORE,
@@ -34,14 +38,27 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 ROWS = 250
 TRIES, TOO_BUSY = 3, "Python worker failed to connect back"  # Spark gives it 10 s, whatever the machine has to do
+OUTLIVED = (WORKER, EXECUTOR)  # the driver goes on: Spark runs their tasks again
 ALWAYS = ((COMMIT, DRIVER),)
-SWEPT = ((READ, WORKER), (READ, STORE), (COMMITTED, JAVA))
-ALL = [(point, victim) for point in POINTS for victim in (DRIVER, JAVA, STORE)] + [(READ, WORKER)]
+SWEPT = ((READ, WORKER), (READ, EXECUTOR), (READ, STORE))
+ALL = [(point, victim) for point in POINTS for victim in (DRIVER, JAVA, EXECUTOR, STORE)] + [(READ, WORKER)]
 CASES = [
     *(pytest.param(*case) for case in ALWAYS),
     *(pytest.param(*case, marks=pytest.mark.sweep) for case in SWEPT),
     *(pytest.param(*case, marks=pytest.mark.soak) for case in ALL if case not in ALWAYS + SWEPT),
 ]
+
+
+@pytest.fixture(scope="module")
+def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A cluster, for the cases that kill executors; its master starts a killed executor again."""
+    with cluster(tmp_path_factory.mktemp("cluster")) as address:
+        yield address
+
+
+def where(victim: str, request: pytest.FixtureRequest) -> str:
+    """A cluster, if executors are the victims; it starts when the first of these cases does."""
+    return str(request.getfixturevalue("master")) if victim == EXECUTOR else LOCAL
 
 
 def broker(folder: Path) -> Process:
@@ -55,12 +72,23 @@ def crash(program: str, *words: object) -> tuple[int, str]:
     return ended.returncode, ended.stderr
 
 
+def archived(tables: Path) -> list[int]:
+    """The offsets in the archive."""
+    return sorted(DeltaTable(str(tables / "events")).to_pyarrow_table(columns=["offset"])["offset"].to_pylist())
+
+
+def published(url: str) -> list[int]:
+    """The numbers that the stream published, as the store keeps them."""
+    with heliograph.connect_blocking(url) as client, client.replay("out/#") as replay:
+        return sorted(int(one.payload) for one in replay)
+
+
 @pytest.mark.spark
 @pytest.mark.live
 @pytest.mark.req("S2")
 @pytest.mark.parametrize(("point", "victim"), CASES)
 def test_a_killed_archive_goes_on_with_every_row_once(
-    spark: SparkSession, point: str, victim: str, tmp_path: Path
+    spark: SparkSession, point: str, victim: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     tables = tmp_path / "tables"
     with broker(tmp_path) as first:
@@ -68,34 +96,27 @@ def test_a_killed_archive_goes_on_with_every_row_once(
         with heliograph.connect_blocking(url) as client:
             client.publish_batch("t", [b"%d" % number for number in range(ROWS)], reliable=True)
         for _ in range(TRIES):
-            code, told = crash("crashing", url, first.process.pid, tables, point, victim)
+            code, told = crash("crashing", url, first.process.pid, tables, point, victim, where(victim, request))
             if TOO_BUSY not in told:
                 break
     assert (tmp_path / "killed").exists(), told
     assert victim != DRIVER or code == -signal.SIGKILL
-    assert victim != WORKER or code == 0, "Spark runs the task again"
+    assert victim not in OUTLIVED or (code, archived(tables)) == (0, list(range(ROWS))), told
 
     with broker(tmp_path) as second:
         there = options(f"heliograph://127.0.0.1:{second.port}")
         stream = spark.readStream.format("heliograph").options(**there).load()
         archive.start(stream, str(tables)).awaitTermination()
 
-    offsets = DeltaTable(str(tables / "events")).to_pyarrow_table(columns=["offset"])["offset"].to_pylist()
-    assert sorted(offsets) == list(range(ROWS))
+    assert archived(tables) == list(range(ROWS))
 
 
+SINK_SWEPT = ((sinking.COMMIT, DRIVER),)
+SINK_ALL = [(point, victim) for point in sinking.POINTS for victim in (DRIVER, JAVA, EXECUTOR, STORE)]
+SINK_ALL += [(sinking.STAGE, WORKER)]
 SINK_CASES = [
-    pytest.param(sinking.COMMIT, DRIVER, marks=pytest.mark.sweep),
-    *(
-        pytest.param(*case, marks=pytest.mark.soak)
-        for case in (
-            (sinking.STAGE, WORKER),
-            (sinking.STAGE, JAVA),
-            (sinking.COMMIT, JAVA),
-            (sinking.COMMITTED, DRIVER),
-            (sinking.COMMITTED, JAVA),
-        )
-    ),
+    *(pytest.param(*case, marks=pytest.mark.sweep) for case in SINK_SWEPT),
+    *(pytest.param(*case, marks=pytest.mark.soak) for case in SINK_ALL if case not in SINK_SWEPT),
 ]
 
 
@@ -104,27 +125,33 @@ SINK_CASES = [
 @pytest.mark.req("S1")
 @pytest.mark.parametrize(("point", "victim"), SINK_CASES)
 def test_a_killed_stream_into_the_network_is_there_once(
-    spark: SparkSession, point: str, victim: str, tmp_path: Path
+    spark: SparkSession, point: str, victim: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     numbers = [(f"out/{number % 3}", f"{number}") for number in range(ROWS)]
     rows = spark.createDataFrame(numbers, sinking.SCHEMA).repartition(3)
     rows.write.parquet(str(tmp_path / "rows"))
-    with broker(tmp_path) as process:
-        url = f"heliograph://127.0.0.1:{process.port}"
+    with broker(tmp_path) as first:
+        url = f"heliograph://127.0.0.1:{first.port}"
         with heliograph.connect_blocking(url) as client:
             (store,) = client.stores()
+        words = (url, store.name, first.process.pid, tmp_path, point, victim, where(victim, request))
         for _ in range(TRIES):
-            code, told = crash("sinking", url, store.name, tmp_path, point, victim)
+            code, told = crash("sinking", *words)
             if TOO_BUSY not in told:
                 break
         assert (tmp_path / "killed").exists(), told
         assert victim != DRIVER or code == -signal.SIGKILL
-        assert victim != WORKER or code == 0, "Spark runs the task again"
+        assert victim not in OUTLIVED or (code, published(url)) == (0, list(range(ROWS))), told
+
+    with broker(tmp_path) as second:
+        url = f"heliograph://127.0.0.1:{second.port}"
         sinking.start(spark, url, store.name, tmp_path).awaitTermination()
-        with heliograph.connect_blocking(url) as client, client.replay("out/#") as replay:
-            assert sorted(int(one.payload) for one in replay) == list(range(ROWS))
+        assert published(url) == list(range(ROWS))
 
 
 def test_every_point_and_victim_is_among_the_cases() -> None:
-    assert len(CASES) == len(ALL) == 13
+    assert len(CASES) == len(ALL) == 17
     assert {FILES, READ, COMMIT, COMMITTED} == set(POINTS)
+    assert {point for point, victim in ALL if victim == EXECUTOR} == set(POINTS)
+    assert len(SINK_CASES) == len(SINK_ALL) == 13
+    assert {point for point, victim in SINK_ALL if victim == EXECUTOR} == set(sinking.POINTS)
