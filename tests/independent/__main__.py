@@ -1,6 +1,7 @@
 """The independent check from the command line: a table of what was sent, expected and wrong.
 
-In:    seeds: `python -m tests.independent --topologies 1..20 --triangles 1..10 --faults 1..3 --stores 1..20`.
+In:    seeds: `python -m tests.independent --topologies 1..20 --triangles 1..10 --faults 1..3 --stores 1..20
+       --archive 1..5`.
 Out:   a line per run, and their sum; exit code 1 if anything was lost, repeated, extra or misordered without a fault.
 State: none.
 Not here: the runs (runs.py).
@@ -14,6 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from tests.independent.archive_runs import with_archive
 from tests.independent.oracle import Verdict
 from tests.independent.runs import WithFaults, on_random_topology, on_two_triangles, with_faults
 from tests.independent.store_runs import with_stores
@@ -61,6 +63,7 @@ def main() -> int:
     parser.add_argument("--triangles", type=span, default=range(0), help="seeds of the two triangles under load")
     parser.add_argument("--faults", type=span, default=range(0), help="seeds of networks with faults")
     parser.add_argument("--stores", type=span, default=range(0), help="seeds of networks with stores and faults")
+    parser.add_argument("--archive", type=span, default=range(0), help="seeds of archives that are killed")
     parser.add_argument("--details", type=int, default=0, help="print so many details of what was wrong, per run")
     chosen = parser.parse_args()
     table = Table(chosen.details)
@@ -75,13 +78,14 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as folder:
             table.add_faults(f"faults {seed}", with_faults(seed, Path(folder)))
     wrong = 0
-    for seed in chosen.stores:
-        with tempfile.TemporaryDirectory() as folder:
-            kept = with_stores(seed, Path(folder))
-        wrong += kept.lost + kept.twice + kept.misordered + len(kept.problems)
-        say(f"stores {seed}: {kept.line}")
-        for problem in kept.problems[: chosen.details]:
-            say(f"    {problem}")
+    for name, play, seeds in (("stores", with_stores, chosen.stores), ("archive", with_archive, chosen.archive)):
+        for seed in seeds:
+            with tempfile.TemporaryDirectory() as folder:
+                kept = play(seed, Path(folder))
+            wrong += kept.lost + kept.twice + kept.misordered + len(kept.problems)
+            say(f"{name} {seed}: {kept.line}")
+            for problem in kept.problems[: chosen.details]:
+                say(f"    {problem}")
     table.line("all, without faults", table.total)
     say(f"{time.monotonic() - begin:.0f} s")
     return int(any(table.total.wrong) or wrong > 0)

@@ -166,7 +166,7 @@ async def _play(seed: int, nodes: Nodes, count: int, faults: int) -> Kept:
             await asyncio.sleep(draw.uniform(0.2, 1.5))
             await nodes.fault(draw)
         await nodes.ready()
-        done = await _settled(publishers, readers, writing)
+        done = await settled(publishers, readers, writing)
         logs = [
             dict([await whole_log(port, f"{store}/1") for store in STORES])
             for port in (ports[0], nodes.nodes[STORES[0]].port)
@@ -185,7 +185,7 @@ async def _play(seed: int, nodes: Nodes, count: int, faults: int) -> Kept:
     return verdict
 
 
-async def _settled(
+async def settled(
     publishers: Sequence[Publisher], readers: Sequence[Reader], tasks: Sequence[asyncio.Task[None]]
 ) -> bool:
     deadline = asyncio.get_running_loop().time() + SETTLED_S
