@@ -47,6 +47,7 @@ def _timed(work: Callable[[], Any]) -> tuple[float, Any]:
 def match(spark: Any, count: int, size: int) -> Iterator[dict[str, Any]]:
     """Subscriptions over events, ours and by Spark SQL's broadcast join. The first run, which builds the index, and
     the first of SQL on fewer events are left out."""
+    import pyarrow as pa
     from pyspark.sql import functions as f
 
     from heliograph.pipeline import history
@@ -56,8 +57,7 @@ def match(spark: Any, count: int, size: int) -> Iterator[dict[str, Any]]:
     events = events.cache()
     events.count()
     wanted, conditions = _subscriptions(size)
-    schema = "subscription string, " + ", ".join(f"{n}_lo double, {n}_hi double" for n in NAMES)
-    boxes = f.broadcast(spark.createDataFrame(conditions, schema))
+    boxes = f.broadcast(spark.createDataFrame(pa.table(conditions)))
     inside = " and ".join(f"{n} >= {n}_lo and {n} < {n}_hi" for n in NAMES)
     ours = history.match(events, wanted, keep=["offset"], typed=NAMES)
     joined = events.join(boxes, f.expr(inside)).select("subscription", "offset")
@@ -84,17 +84,19 @@ def _pairs(frame: Any) -> tuple[int, int]:
     return row[0], row[1] or 0
 
 
-def _subscriptions(size: int) -> tuple[list[tuple[str, str, str, str]], list[list[Any]]]:
+def _subscriptions(size: int) -> tuple[list[tuple[str, str, str, str]], dict[str, list[Any]]]:
     """Conditions on four of six attributes, as we read them and as columns. An event meets about 7 of 100,000."""
     chance = random.Random(1)
-    wanted, conditions = [], []
+    wanted = []
+    edges: dict[str, list[Any]] = {f"{name}_{end}": [] for name in NAMES for end in ("lo", "hi")}
     for number in range(size):
         bounds = {name: chance.uniform(0, 1 - WIDTH) for name in chance.sample(NAMES, 4)}
         where = " and ".join(f"{name} >= {low} and {name} < {low + WIDTH}" for name, low in bounds.items())
         wanted.append((str(number), "t", "predicates", where))
-        edges = [edge for n in NAMES for edge in (bounds.get(n, -1.0), bounds.get(n, 2.0) + WIDTH)]
-        conditions.append([str(number), *edges])
-    return wanted, conditions
+        for name in NAMES:
+            edges[f"{name}_lo"].append(bounds.get(name, -1.0))
+            edges[f"{name}_hi"].append(bounds.get(name, 2.0) + WIDTH)
+    return wanted, {"subscription": [name for name, *_ in wanted], **edges}
 
 
 def similarity(spark: Any, folder: Path, name: str, count: int) -> Iterator[dict[str, Any]]:

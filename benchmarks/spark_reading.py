@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import psutil  # type: ignore[import-untyped]
@@ -60,7 +61,8 @@ def stored_rows(folder: Path, quick: bool) -> Iterator[StoredRows]:
 
 
 def _fill(folder: Path, count: int) -> None:
-    """A vault as a store would have written it: 100 bytes of payload, headers as clients write them."""
+    """A vault as a store would have written it: readings of a weather station, headers as clients write them."""
+    chance = Random(5)
     backend = SqliteVault(Vault(name="bench", place=str(folder)))
     backend.open()
     backend.commit([[Put("id", (7).to_bytes(8, "little"))]])
@@ -70,7 +72,7 @@ def _fill(folder: Path, count: int) -> None:
         frames = b"".join(
             event(
                 b"bench/%d" % (number // RUN % 10),
-                b"%0100d" % number,
+                reading(chance),
                 5,
                 number + 1,
                 b'{"disk":%d,"$t":%d,"$q":["0000000000000007",%d]}' % (number % 1_000, at // 1_000, number),
@@ -80,6 +82,19 @@ def _fill(folder: Path, count: int) -> None:
         backend.commit([[Append(MAIN, frames, RUN, at, at)]])
     backend.tidy(True)
     backend.close()
+
+
+def reading(chance: Random) -> bytes:
+    """A payload of about 100 bytes. Measured values repeat no more than real ones: Parquet needs about 30 bytes."""
+    bits = chance.getrandbits(64)
+    temperature, humidity, pressure, wind = bits % 30_000, bits >> 16 & 0x1FFF, bits >> 32 & 0xFFF, bits >> 48 & 0x3FF
+    return b'{"station":"s%03d","temperature":%.3f,"humidity":%.2f,"pressure":%.2f,"wind":%.2f,"valid":true}' % (
+        bits % 500,
+        temperature / 1e3,
+        humidity / 1e2,
+        1e3 + pressure / 1e2,
+        wind / 1e2,
+    )
 
 
 def _note(row: dict[str, Any]) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from benchmarks.peers.system import Startable
 
 READY_S = 15.0
 STOP_S = 10.0
+RELOAD_S = 0.5
 
 
 class ServerError(Exception):
@@ -113,6 +114,13 @@ class Server:
         """Pause it, wake it up, or kill it."""
         assert self._process is not None
         self._process.send_signal(number)
+
+    def reload(self, system: Startable) -> None:
+        """Give it the settings of this system while it runs, and a moment to read them."""
+        system.command(Path(self._folder.name), self.port, self.tls)
+        self.signal(signal.SIGHUP)
+        time.sleep(RELOAD_S)
+        self.check_running()
 
     def check_running(self) -> None:
         """Raise if it has ended."""
