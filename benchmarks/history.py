@@ -34,7 +34,7 @@ from benchmarks import machine
 from benchmarks.field import say
 from benchmarks.figures import table
 from benchmarks.generator import RunError
-from benchmarks.peers.server import free_port
+from benchmarks.ports import free_port
 from benchmarks.store import REPLAY_BUDGET, OurPublisher, _connected, _process
 from heliograph.live.vaults.sqlite import SqliteVault
 from heliograph.model.origin import origin_of

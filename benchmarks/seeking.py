@@ -21,11 +21,12 @@ from typing import Any, Protocol
 from benchmarks.certificates import TlsFiles
 from benchmarks.machine import cores
 from benchmarks.peers.nats import Nats
-from benchmarks.peers.network import Member, Place, free_ports
+from benchmarks.peers.network import Member, Place
 from benchmarks.peers.ours import Heliograph
 from benchmarks.peers.server import Server, relay
 from benchmarks.peers.system import Startable
 from benchmarks.peers.zenoh import Zenoh, run_router
+from benchmarks.ports import free_ports
 
 COUNT = 5
 FAR = COUNT - 1  # the last one

@@ -30,8 +30,9 @@ from benchmarks.field import say
 from benchmarks.figures import medians, ratios, spread, table, values
 from benchmarks.generator import RunError
 from benchmarks.peers import rabbitmq
-from benchmarks.peers.server import free_port, plain_environment
+from benchmarks.peers.server import plain_environment
 from benchmarks.peers.system import find
+from benchmarks.ports import free_port
 from heliograph.model.origin import origin_of
 from heliograph.wire import stores
 from heliograph.wire.frames import HEAD, Frame, Kind, ServiceFlag, control, service

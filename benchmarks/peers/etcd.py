@@ -20,8 +20,8 @@ from typing import Any
 
 from benchmarks.certificates import TlsFiles
 from benchmarks.links import Link
-from benchmarks.peers.server import free_port
 from benchmarks.peers.system import find
+from benchmarks.ports import free_port
 
 KEY = b64encode(b"machines/1").decode()
 WAIT_S = 10

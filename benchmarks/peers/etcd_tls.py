@@ -9,7 +9,6 @@ Not here: publish/subscribe (the other peers); its gRPC: the same server answers
 from __future__ import annotations
 
 import json
-import socket
 import ssl
 import subprocess
 import tempfile
@@ -23,6 +22,7 @@ from typing import Any
 
 from benchmarks import certificates
 from benchmarks.peers.system import find, not_installed
+from benchmarks.ports import free_ports
 
 START_S = 30.0
 VALUE = b"v" * 1_200  # as long as a stored topic advertisement of `topics`
@@ -37,7 +37,7 @@ def measure(rounds: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as text:
         folder = Path(text)
         files = certificates.make(folder)
-        client, peer = _free_port(), _free_port()
+        client, peer = free_ports(2)
         process = subprocess.Popen(_command(folder, files, client, peer), stderr=subprocess.DEVNULL)
         try:
             return _measure(HTTPSConnection("127.0.0.1", client, context=_context(files)), rounds)
@@ -106,10 +106,3 @@ def _median(rounds: int, work: Callable[[], None]) -> float:
 
 def _text(data: bytes) -> str:
     return b64encode(data).decode()
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-        return port

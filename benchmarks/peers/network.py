@@ -20,8 +20,9 @@ from types import TracebackType
 from typing import Protocol
 
 from benchmarks.certificates import TlsFiles
-from benchmarks.peers.server import Server, free_port, relay
+from benchmarks.peers.server import Server, relay
 from benchmarks.peers.system import Startable
+from benchmarks.ports import free_ports
 
 Pair = tuple[str, str]
 """A link: who dials, and whom."""
@@ -147,11 +148,3 @@ def places(
         )
         for name in order
     ]
-
-
-def free_ports(count: int) -> list[int]:
-    """Different ones."""
-    found: dict[int, None] = {}
-    while len(found) < count:
-        found[free_port()] = None
-    return list(found)

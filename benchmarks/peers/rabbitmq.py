@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.generator import RunError
-from benchmarks.peers.server import free_port, plain_environment
+from benchmarks.peers.server import plain_environment
+from benchmarks.ports import free_port
 
 SERVER = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")  # the one in /usr/sbin changes the user
 READY_S = 90.0

@@ -24,6 +24,7 @@ from benchmarks.certificates import TlsFiles
 from benchmarks.links import LinkEndedError
 from benchmarks.machine import confined, family
 from benchmarks.peers.system import Startable
+from benchmarks.ports import free_port
 
 READY_S = 15.0
 STOP_S = 10.0
@@ -155,11 +156,3 @@ class Server:
     def _said(self) -> str:
         output = (Path(self._folder.name) / "output").read_text(errors="replace").strip()
         return output[-2000:] or "it printed nothing"
-
-
-def free_port() -> int:
-    """A loopback port that nobody listens on at the moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -12,8 +12,8 @@ import pytest
 
 from benchmarks.discover_broker import FARTHER, NEAR, _result, show
 from benchmarks.field import Field
-from benchmarks.peers.network import free_ports
 from benchmarks.peers.server import relay
+from benchmarks.ports import free_ports
 from benchmarks.seeking import ABLE, DELAY_MS
 
 GROUP = "239.255.71.99"

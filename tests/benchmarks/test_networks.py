@@ -31,7 +31,8 @@ from benchmarks.generator import RunError
 from benchmarks.peers import LINKABLE
 from benchmarks.peers.network import CHAIN, CHAIN_LINKS, Place, places
 from benchmarks.peers.ours import CONFIRMED, DELIVERY, HEAD, PING, PONG, control, event
-from benchmarks.peers.server import free_port, relay
+from benchmarks.peers.server import relay
+from benchmarks.ports import free_port
 from benchmarks.probes import FIRST_NS, STEPS_NS, Staircase
 from benchmarks.sinks import MismatchError
 from benchmarks.steady import Log, longest

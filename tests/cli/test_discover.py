@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.ports import free_port
 from heliograph.cli import network_state as state
 from tests.cli.processes import broker, piped, started
-from tests.live.test_datagrams import free_port
 
 from .conftest import Run
 

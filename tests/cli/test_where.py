@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.ports import free_port
 from tests.cli.processes import COMMAND, PATIENCE_S, broker, environment
-from tests.live.test_datagrams import free_port
 
 pytestmark = [pytest.mark.live, pytest.mark.req("B11", "B14", "O1")]
 

@@ -15,6 +15,7 @@ from dataclasses import replace
 from functools import wraps
 from typing import Any
 
+from benchmarks.ports import free_port
 from heliograph import node
 from heliograph.broker.commands import Drain, Listening
 from heliograph.broker.config import BrokerConfig, LinkConfig, ListenerConfig, NetworkConfig
@@ -53,7 +54,7 @@ class LiveBroker:
         self, config: BrokerConfig, tls: TlsContexts | None = None, services: Sequence[object] = (), seed: int = 1
     ) -> None:
         self.config = config
-        self.port = config.listeners[0].port
+        self.port = config.listeners[0].port or free_port()  # nobody else may get it before it is started again
         self._tls = tls
         self._driver: Driver | None = None
         self._incarnation = 0

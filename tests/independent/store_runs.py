@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
+from benchmarks.ports import free_ports
 from tests.independent.client import Client
 from tests.independent.network import COMMAND
 from tests.independent.store_clients import Publisher, Reader, whole_log
@@ -110,14 +110,6 @@ class Nodes:
             if node.process is not None:
                 node.process.kill()
                 node.process.wait()
-
-
-def free_ports(count: int) -> list[int]:
-    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [probe.getsockname()[1] for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
 
 
 async def accepts(port: int) -> bool:

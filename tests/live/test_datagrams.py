@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.ports import free_port
 from heliograph.errors import Reason
 from heliograph.live.datagrams import READS_PER_TURN, WAITING_MAX
 from heliograph.live.lone import MACHINE, run_alone, running
@@ -27,12 +28,6 @@ class Mirror(Recorder):
     def receive_datagram(self, socket: str, source: tuple[str, int], data: bytes, now: int) -> None:
         super().receive_datagram(socket, source, data, now)
         self.outbox.datagrams.append((socket, source, data))
-
-
-def free_port() -> int:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def send(driver: Any, name: str, to: tuple[str, int], *datagrams: bytes) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import heliograph
+from benchmarks.ports import free_port
 from heliograph import Discover, NotConnectedError, UsageError
 from heliograph.broker.commands import Listening
 from heliograph.broker.config import BrokerConfig, ListenerConfig
@@ -33,7 +34,6 @@ from tests.client.live import on_the_loop, until
 from tests.discovery.brokers.test_live import a_group, network, running
 from tests.discovery.brokers.test_srv import an_answer, labels, record
 from tests.live.certificates import Authority
-from tests.live.test_datagrams import free_port
 
 pytestmark = pytest.mark.live
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.ports import free_port
 from heliograph.config.keyring_files import load_keyring
 from heliograph.discovery.brokers.config import DiscoveryConfig, MulticastConfig
 from heliograph.discovery.brokers.result import SearchResult
@@ -23,7 +24,6 @@ from heliograph.trust.config import TlsConfig
 from heliograph.trust.keyring import Keyring
 from tests.live.certificates import Authority
 from tests.live.processes import Process, broker
-from tests.live.test_datagrams import free_port
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 

@@ -15,6 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
+from benchmarks.ports import free_port
 from heliograph.broker.config import ListenerConfig
 from heliograph.live.node import announced, describe_open
 from heliograph.live.runtime import LocalToken, local_token, remove_token, runtime_dir, write_token
@@ -135,8 +136,9 @@ def test_the_token_of_a_killed_node_is_replaced_by_the_next_one_on_its_port(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HELIOGRAPH_RUNTIME_DIR", str(tmp_path / "run"))
-    with broker(tmp_path) as node:
-        port = node.port
+    port = free_port()
+    with broker(tmp_path, "--listen", f"127.0.0.1:{port}") as node:
+        assert node.port == port
         node.send(signal.SIGKILL)
         node.wait()
     left = local_token(port)

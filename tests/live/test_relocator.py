@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 import heliograph
+from benchmarks.ports import free_port
 from heliograph import Client, Discover
 from tests.client.live import on_the_loop, until
 from tests.live.processes import Process, broker
-from tests.live.test_datagrams import free_port
 from tests.live.test_discovery_nodes import key_of, settled
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
@@ -107,6 +107,7 @@ async def test_a_client_moves_to_a_better_broker_and_away_from_one_that_degrades
             await down.start(client)
             await up.start(other)
             second = start("second", "--listen", f"127.0.0.1:{second_port}", *link)
+            await asyncio.to_thread(second.line, "ready in")
             await until(lambda: client.broker == "second")  # a better one appeared
         async with busy(second):
             await until(lambda: client.broker == "first")  # its own degrades

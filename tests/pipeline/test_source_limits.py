@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import heliograph
+from benchmarks.ports import free_port
 from heliograph.errors import UsageError
 from heliograph.pipeline.plain import PipelineError, plain_errors
 from tests.live.processes import Process
@@ -26,8 +27,8 @@ SECONDS = 120.0
 def broker(folder: Path, port: int = 0, settings: str = "") -> Process:
     config = folder / "heliograph.toml"
     config.write_text(f'[store]\nenabled = true\nplace = "{folder / "kept"}"\n{settings}')
-    options = ("--log-format", "json", "--listen", f"127.0.0.1:{port}", "--no-discovery", "--config", str(config))
-    return Process(folder, *options, "--store")
+    listen = ("--listen", f"127.0.0.1:{port or free_port()}")
+    return Process(folder, *listen, "--log-format", "json", "--no-discovery", "--config", str(config), "--store")
 
 
 def address(process: Process) -> str:

@@ -12,7 +12,6 @@ import asyncio
 import os
 import random
 import signal
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
@@ -20,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.ports import free_port
 from heliograph.live.loop import Driver
 from heliograph.live.loop import run as run_loop
 from heliograph.sim.storing.notebook import Notebook
@@ -45,7 +45,7 @@ class Nodes:
         self._folder = folder
         (folder / "key").write_text("ab" * 32)
         (folder / "key").chmod(0o600)
-        self.ports = {name: _free_port() for name in places}
+        self.ports = {name: free_port() for name in places}
         self._places = places
         self._running: dict[str, Process] = {}
         for name in places:
@@ -86,12 +86,6 @@ def nodes(folder: Path, places: dict[str, str]) -> Iterator[Nodes]:
         yield made
     finally:
         made.end()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def test_kill_9_under_load_loses_repeats_and_reorders_nothing(tmp_path: Path, postgres: Server) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.ports import free_port
 from heliograph.broker.commands import Listening
 from heliograph.broker.config import BrokerConfig, LinkConfig, ListenerConfig, NetworkConfig
 from heliograph.discovery.brokers.config import (
@@ -25,7 +26,6 @@ from heliograph.live.loop import Driver
 from heliograph.machine import Address
 from heliograph.node import BROKER, DIRECTORY, DISCOVERY, Node, build, build_alone
 from tests.live.machines import LOOPS, until
-from tests.live.test_datagrams import free_port
 
 pytestmark = [pytest.mark.live, pytest.mark.parametrize("run", LOOPS, ids=["uvloop", "asyncio"])]
 
