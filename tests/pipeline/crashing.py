@@ -31,6 +31,7 @@ READ, FILES, COMMIT, COMMITTED = "read", "before files", "before commit", "after
 POINTS = (READ, FILES, COMMIT, COMMITTED)
 DRIVER, JAVA, WORKER, EXECUTOR, STORE = "driver", "java", "worker", "executor", "store"
 BATCH_ROWS = 100
+PATIENCE_S = 2  # a store that is killed here is started again when all this has ended
 LOCAL = "local[2,3]"  # a task is tried three times
 EXECUTORS, EXECUTOR_CLASS = 2, "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 
@@ -119,7 +120,8 @@ def in_driver(point: str, kill: Callable[[], None]) -> None:
 
 def options(url: str) -> dict[str, str]:
     """Of a stream with three batches."""
-    return {"url": url, "subscribe": "#", "startingOffsets": "earliest", "maxOffsetsPerTrigger": str(BATCH_ROWS)}
+    batches = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": str(BATCH_ROWS)}
+    return {"url": url, "subscribe": "#", "patience": str(PATIENCE_S), **batches}
 
 
 def main(url: str, store: str, root: str, point: str, victim: str, master: str = LOCAL) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from heliograph.pipeline.sink import StreamSink, sink_options
 from heliograph.pipeline.source import HeliographSource
-from tests.pipeline.crashing import LOCAL, begin, killing, processes
+from tests.pipeline.crashing import LOCAL, PATIENCE_S, begin, killing, processes
 
 STAGE, COMMIT, COMMITTED = POINTS = ("stage", "before commit", "after commit")
 SCHEMA = "topic string, value string"
@@ -63,7 +63,8 @@ class DyingSource(HeliographSource):
 def start(spark: Any, url: str, store: str, folder: Path, form: str = "heliograph", **more: str) -> Any:
     """Write the files into the store, one file in each batch."""
     stream = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(folder / "rows"))
-    options = {"url": url, "store": store, "publisher": "out", "checkpointLocation": str(folder / "check"), **more}
+    where = {"url": url, "store": store, "patience": str(PATIENCE_S), "checkpointLocation": str(folder / "check")}
+    options = {**where, "publisher": "out", **more}
     return stream.writeStream.format(form).options(**options).trigger(availableNow=True).start()
 
 

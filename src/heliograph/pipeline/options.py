@@ -17,6 +17,7 @@ from heliograph.errors import UsageError
 from heliograph.matching.languages import compile
 from heliograph.matching.languages.patterns import pattern as check_pattern
 from heliograph.model.topics import filter_fault
+from heliograph.pipeline.patience import PATIENCE_S
 from heliograph.pipeline.rows import COLUMNS, parse_attributes, schema_of
 
 if TYPE_CHECKING:
@@ -37,7 +38,19 @@ CONNECTION = {
 KNOWN = (
     *("subscribe", "subscribePattern", "startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp"),
     *("maxOffsetsPerTrigger", "minPartitions", "failOnDataLoss", "includeHeaders", "store", "where", "language"),
-    *("columns", "attributes", "reader", "url", "network", "entity", "tokenFile", "authority", "certificate", "key"),
+    *(
+        "columns",
+        "attributes",
+        "reader",
+        "patience",
+        "url",
+        "network",
+        "entity",
+        "tokenFile",
+        "authority",
+        "certificate",
+        "key",
+    ),
     *("publisher", "topic", "batch", "checkpointLocation", "path"),
 )
 RANGE_POSITIONS = 250_000  # that one task reads by default
@@ -67,6 +80,7 @@ class SourceOptions:
     columns: tuple[str, ...] = ()
     attributes: str = ""
     reader: str = ""
+    patience_s: int = PATIENCE_S  # with a store or broker that is away
     connection: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -74,17 +88,19 @@ class SourceOptions:
         """The schema of the rows."""
         return schema_of(self.columns, parse_attributes(self.attributes))
 
-    def connect(self, urls: Sequence[str] = (), name: str = "spark", give_up: float | None = None) -> BlockingClient:
+    def connect(self, urls: Sequence[str] = (), *, patiently: bool = False) -> BlockingClient:
         """A client at the configured broker or, if others are given, at the first of those that answers.
 
-        If it is without a broker for ``give_up`` seconds, what it is asked fails instead of waiting.
+        ``patiently``: it waits for a broker as long as the options say, now and later, and then fails.
         """
         from heliograph.live.blocking import connect_blocking
 
         given = self.connection
         options: dict[str, Any] = {known: given[name] for name, known in CONNECTION.items() if known and name in given}
         where = list(urls) or given.get("url") or None
-        return connect_blocking(where, name=name, timeout=TIMEOUT_S, give_up=give_up, **options)
+        give_up = max(1, self.patience_s) if patiently else None
+        timeout = TIMEOUT_S if give_up is None else max(TIMEOUT_S, give_up)
+        return connect_blocking(where, name="spark", timeout=timeout, give_up=give_up, **options)
 
 
 def read_options(given: Mapping[str, str], streaming: bool) -> SourceOptions:
@@ -111,6 +127,7 @@ def read_options(given: Mapping[str, str], streaming: bool) -> SourceOptions:
         raise UsageError(f"subscribePattern: {error}") from None
     attributes = words.get("attributes", "")
     schema_of(columns, parse_attributes(attributes))
+    patience_s = _number(words, "patience")
     return SourceOptions(
         filters=filters,
         pattern=pattern,
@@ -127,6 +144,7 @@ def read_options(given: Mapping[str, str], streaming: bool) -> SourceOptions:
         columns=tuple(columns),
         attributes=attributes,
         reader=words.get("reader", ""),
+        patience_s=PATIENCE_S if patience_s is None else patience_s,
         connection={name: words[name] for name in CONNECTION if name in words},
     )
 

@@ -25,6 +25,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from heliograph.errors import UsageError
 from heliograph.pipeline.options import SourceOptions, read_options
+from heliograph.pipeline.patience import patiently
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -125,12 +126,13 @@ def stage(options: SinkOptions, number: int | None, part: str, batches: Iterable
 def commit(options: SinkOptions, number: int, messages: Sequence[WriterCommitMessage | None]) -> None:
     """Make all parts visible."""
     parts = [message for message in messages if isinstance(message, StagedPart)]
-    with options.source.connect() as client:
+    with options.source.connect(patiently=True) as client:
         for message in parts:
             if message.rows is not None:
                 message.count = _stage(client, options, number, message.part, iter(message.rows))
         batch = client.batch(options.store, options.publisher, number)
-        batch.commit(sorted((message.part, message.count) for message in parts if message.count))
+        staged = sorted((message.part, message.count) for message in parts if message.count)
+        patiently(lambda: batch.commit(staged), options.source.patience_s)  # a repeat is ignored
 
 
 def _stage(client: BlockingClient, options: SinkOptions, number: int, part: str, rows: Iterator[Row]) -> int:

@@ -6,15 +6,16 @@ State: in the driver of a stream, one client, and the durable subscription that 
 Not here: frames to columns (rows.py), writing (sink.py).
 
 An offset is, per store and log, the next position: everything before it has been read. A range that is no longer kept
-is a gap: it fails with one line, or is skipped if ``failOnDataLoss`` is false.
+is a gap: it fails with one line, or is skipped if ``failOnDataLoss`` is false. A store that has answered and is away
+is no gap: a stream waits for it (patience.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
@@ -24,6 +25,7 @@ from heliograph.client.config import SECURE
 from heliograph.errors import HeliographError, Reason, RefusedError, UsageError
 from heliograph.model.topics import matches
 from heliograph.pipeline.options import EARLIEST, LATEST, LOG, RANGE_POSITIONS, Offsets, SourceOptions, read_options
+from heliograph.pipeline.patience import patiently, without_those_away
 from heliograph.pipeline.pushdown import Narrowed, is_offered, narrowed
 from heliograph.pipeline.rows import UNKNOWN, matching, parse_attributes, to_batch
 
@@ -34,8 +36,9 @@ if TYPE_CHECKING:
     from heliograph.model.publication import StoredRun
 
 BATCH_BYTES = 2 << 20  # of frames that become one Arrow batch: it stays in the caches of the processes it passes
-GIVE_UP_S = 120.0  # without the store's broker: a task fails, instead of occupying a core for ever
 HOLDING = 1 << 31  # a channel that no reader of a client uses
+
+_T = TypeVar("_T")
 
 
 class DataLossError(HeliographError):
@@ -165,15 +168,17 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._client: BlockingClient | None = None
         self._named: set[str] = set()  # stores that know the durable subscription that holds retention back
         self._last: Offsets | None = None  # with AvailableNow: where to stop
+        self._is_met = False  # a store has answered: if it is away later, it comes back
 
     def __getstate__(self) -> dict[str, Any]:
         """Tasks get the options, and connect by themselves."""
-        return {"_options": self._options, "_client": None, "_named": set(), "_last": None}
+        return LogStreamReader(self._options).__dict__
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 Spark's name
         """Where a new query begins. From then on, retention waits for its reader."""
         begin = resolve(self._options.starting, self._logs())
-        self.commit(begin)
+        for store, logs in begin.items():
+            self._release(store, logs[LOG])
         return begin
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 Spark's name
@@ -197,8 +202,8 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last = {log.store: {LOG: log.next} for log in self._logs()}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Ranges of positions, for tasks."""
-        return plan(self._options, self._logs(), start, end)
+        """Ranges of positions, for tasks. Stores that these offsets name get time to come back."""
+        return plan(self._options, self._logs([store for store in end if start.get(store) != end[store]]), start, end)
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """Runs in a task."""
@@ -206,19 +211,23 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: dict[str, Any]) -> None:
         """Everything before these offsets has been processed: retention need not wait for it any longer."""
+        for store, logs in end.items():
+            with without_those_away():  # told with a later batch; until then, retention waits
+                self._release(store, logs[LOG])
+
+    def _release(self, store: str, before: int) -> None:
         name = self._options.reader
         if not name:
             return
-        for store, logs in end.items():
-            if store not in self._named:
-                self._hold_back(store, name)
-            try:
-                self._acknowledge(store, name, logs[LOG])
-            except RefusedError as error:
-                if error.reason is not Reason.NAME_UNKNOWN:
-                    raise
-                self._hold_back(store, name)  # it was dropped, or the store was replaced
-                self._acknowledge(store, name, logs[LOG])
+        if store not in self._named:
+            self._hold_back(store, name)
+        try:
+            self._acknowledge(store, name, before)
+        except RefusedError as error:
+            if error.reason is not Reason.NAME_UNKNOWN:
+                raise
+            self._hold_back(store, name)  # it was dropped, or the store was replaced
+            self._acknowledge(store, name, before)
 
     def _hold_back(self, store: str, name: str) -> None:
         """Make the store know the name of a durable subscription, which nothing reads."""
@@ -243,15 +252,28 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._client = self._options.connect()
         return self._client
 
-    def _logs(self) -> list[StoreLog]:
+    def _logs(self, needed: Collection[str] = ()) -> list[StoreLog]:
+        """The logs of the stores; among them those of ``needed``, unless they stay away."""
+        found = self._patiently(self._list)
+        self._is_met = True
+        if not _has(found, needed):
+            with without_those_away():  # for good: the plan says so
+                found = self._patiently(lambda: _complete(self._list(), needed))
+        return found
+
+    def _list(self) -> list[StoreLog]:
         return list_logs(self._connected(), self._options)
+
+    def _patiently(self, ask: Callable[[], _T]) -> _T:
+        """The first answer must come at once: if there is none, the options are probably wrong."""
+        return patiently(ask, self._options.patience_s) if self._is_met else ask()
 
 
 # -- offsets ----------------------------------------------------------------------------------------------------------
 
 
 def list_logs(client: BlockingClient, options: SourceOptions) -> list[StoreLog]:
-    """The logs of the stores that serve the requested topics. UsageError if there is none."""
+    """The logs of the stores that serve the requested topics. RefusedError if there is none."""
     addresses = {store.id: store.address for store in client.stores()}
     found: dict[str, StoreLog] = {}
     for pattern in options.filters:
@@ -262,8 +284,20 @@ def list_logs(client: BlockingClient, options: SourceOptions) -> list[StoreLog]:
                 found[log.store] = StoreLog(log.store, address, log.first, log.next, filters, log.name)
     if not found:
         asked = f"no store {options.store!r} serves" if options.store else "no store serves"
-        raise UsageError(f"{asked} {', '.join(options.filters)}: `heliograph store run` starts one")
+        text = f"{asked} {', '.join(options.filters)}: `heliograph store run` starts one"
+        raise RefusedError(Reason.STORE_MISSING, text)
     return sorted(found.values(), key=lambda log: log.store)
+
+
+def _has(logs: Iterable[StoreLog], needed: Iterable[str]) -> bool:
+    return {log.store for log in logs}.issuperset(needed)
+
+
+def _complete(logs: list[StoreLog], needed: Iterable[str]) -> list[StoreLog]:
+    """The logs, if those of the needed stores are among them."""
+    if not _has(logs, needed):
+        raise RefusedError(Reason.STORE_MISSING)
+    return logs
 
 
 def resolve(wanted: str | Offsets, logs: Sequence[StoreLog], otherwise: str = EARLIEST) -> Offsets:
@@ -325,8 +359,11 @@ def plan(options: SourceOptions, logs: Sequence[StoreLog], start: Offsets, end: 
                 for low, high in pairwise(cuts)
             ]
     missing = [store for store in end if store not in {log.store for log in logs} and start.get(store) != end[store]]
-    if missing:
-        _lost(options, missing[0], start.get(missing[0], {}).get(LOG, 0), end[missing[0]][LOG])
+    if missing and options.fail_on_loss:
+        raise DataLossError(
+            f"store {missing[0]}, of which this query has not read everything, is away: start it again, or set "
+            "failOnDataLoss to false to go on without it"
+        )
     return ranges
 
 
@@ -344,7 +381,8 @@ def _lost(options: SourceOptions, store: str, first: int, end: int) -> None:
 def read_range(options: SourceOptions, part: LogRange) -> Iterator[pa.RecordBatch]:
     """The rows of one range, in large batches."""
     attributes = parse_attributes(options.attributes)
-    with options.connect(addresses(part.address, options), give_up=GIVE_UP_S) as client:
+    with options.connect(addresses(part.address, options), patiently=True) as client:
+        patiently(lambda: _complete(list_logs(client, options), [part.store]), options.patience_s)
         filters = part.filters or options.filters  # the store would refuse others
         for number, pattern in enumerate(filters):
             runs = client.runs(
