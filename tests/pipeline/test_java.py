@@ -91,7 +91,7 @@ def test_what_spark_says_becomes_one_line() -> None:
 
 def test_where_a_task_dials() -> None:
     from heliograph.pipeline.options import read_options
-    from heliograph.pipeline.source import addresses
+    from heliograph.pipeline.reading import addresses
 
     plain, secure = (read_options({"url": f"{scheme}://named:1"}, False) for scheme in ("heliograph", "heliographs"))
     assert addresses("heliograph://near:2", plain) == ["heliograph://near:2", "heliograph://named:1"]

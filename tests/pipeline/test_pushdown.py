@@ -22,9 +22,10 @@ from pyspark.sql.datasource import (
 )
 
 from heliograph.model.topics import matches
+from heliograph.pipeline.offsets import LogRange, StoreLog
 from heliograph.pipeline.options import LOG, SourceOptions
 from heliograph.pipeline.pushdown import is_offered, narrowed
-from heliograph.pipeline.source import LogRange, PushingReader, StoreLog
+from heliograph.pipeline.source import PushingReader
 from tests.pipeline.test_source import url
 
 if TYPE_CHECKING:

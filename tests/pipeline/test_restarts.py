@@ -16,8 +16,9 @@ import heliograph
 from benchmarks.ports import free_ports
 from heliograph.errors import HeliographError, NotConnectedError, Reason, RefusedError
 from heliograph.pipeline import patience
+from heliograph.pipeline.offsets import DataLossError
 from heliograph.pipeline.options import LOG, read_options
-from heliograph.pipeline.source import DataLossError, LogStreamReader
+from heliograph.pipeline.source import LogStreamReader
 from tests.live.processes import Process
 
 pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.req("S1")]

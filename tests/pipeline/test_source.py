@@ -14,18 +14,10 @@ import pytest
 
 import heliograph
 from heliograph.errors import HeliographError, UsageError
-from heliograph.pipeline import archive, source
+from heliograph.pipeline import archive, reading
+from heliograph.pipeline.offsets import DataLossError, LogRange, StoreLog, limited, plan, resolve
 from heliograph.pipeline.options import LATEST, LOG, SourceOptions, read_options
-from heliograph.pipeline.source import (
-    DataLossError,
-    LogRange,
-    LogStreamReader,
-    RangeReader,
-    StoreLog,
-    limited,
-    plan,
-    resolve,
-)
+from heliograph.pipeline.source import LogStreamReader, RangeReader
 from heliograph.pipeline.tables import LakeTables
 from tests.live.processes import Process
 
@@ -148,15 +140,15 @@ def test_retention_waits_for_a_query_at_a_store_of_any_of_its_filters(tmp_path: 
 @pytest.mark.live
 @pytest.mark.req("S1")
 def test_a_task_whose_store_does_not_come_back_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source, "BATCH_BYTES", 1)
+    monkeypatch.setattr(reading, "BATCH_BYTES", 1)
     place = ("--store", "--store-place", str(tmp_path / "kept"))
     with Process(tmp_path, "--log-format", "json", "--listen", "127.0.0.1:0", "--no-discovery", *place) as broker:
         url = f"heliograph://127.0.0.1:{broker.port}"
         with heliograph.connect_blocking(url) as client:
             client.publish_batch("t", [b"x" * (1 << 16)] * 160, reliable=True)  # more than is sent ahead
         options = read_options({"url": url, "subscribe": "t", "patience": "1"}, False)
-        (part,) = source.RangeReader(options).partitions()
-        batches = source.read_range(options, part)  # type: ignore[arg-type]
+        (part,) = RangeReader(options).partitions()
+        batches = reading.read_range(options, part)  # type: ignore[arg-type]
         assert next(batches).num_rows
         broker.process.kill()
         with pytest.raises(HeliographError):

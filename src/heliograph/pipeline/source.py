@@ -1,73 +1,39 @@
 """The source ``format("heliograph")``: the content of stores, as a batch or as a stream.
 
-In:    options (options.py).
-Out:   Arrow batches in the columns of rows.py. Executors read directly from stores, several ranges at once.
+In:    options (options.py); Spark's calls.
+Out:   ranges for tasks, and the Arrow batches that tasks read. Executors read directly from stores, several ranges at
+       once.
 State: in the driver of a stream, one client, and the durable subscription that holds retention back.
-Not here: frames to columns (rows.py), writing (sink.py).
+Not here: offsets and ranges (offsets.py), what a task does (reading.py), writing (sink.py).
 
-An offset is, per store and log, the next position: everything before it has been read. A range that is no longer kept
-is a gap: it fails with one line, or is skipped if ``failOnDataLoss`` is false. A store that has answered and is away
-is no gap: a stream waits for it (patience.py).
+A store that has answered a stream and is away is waited for (patience.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from heliograph.client.config import SECURE
-from heliograph.errors import HeliographError, Reason, RefusedError, UsageError
-from heliograph.model.topics import matches
-from heliograph.pipeline.options import EARLIEST, LATEST, LOG, RANGE_POSITIONS, Offsets, SourceOptions, read_options
+from heliograph.errors import Reason, RefusedError
+from heliograph.pipeline.offsets import LogRange, StoreLog, complete, limited, list_logs, missing, plan, resolve, unread
+from heliograph.pipeline.options import LATEST, LOG, Offsets, SourceOptions, read_options
 from heliograph.pipeline.patience import patiently, without_those_away
 from heliograph.pipeline.pushdown import Narrowed, is_offered, narrowed
-from heliograph.pipeline.rows import UNKNOWN, matching, parse_attributes, to_batch
+from heliograph.pipeline.reading import read_range
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from heliograph.live.blocking import BlockingClient
-    from heliograph.model.publication import StoredRun
 
-BATCH_BYTES = 2 << 20  # of frames that become one Arrow batch: it stays in the caches of the processes it passes
 HOLDING = 1 << 31  # a channel that no reader of a client uses
 
 _T = TypeVar("_T")
-
-
-class DataLossError(HeliographError):
-    """Requested positions are no longer kept."""
-
-
-@dataclass(frozen=True, slots=True)
-class StoreLog:
-    """A log in its current state."""
-
-    store: str
-    address: str
-    first: int
-    next: int
-    filters: tuple[str, ...] = ()  # of the query, those that this store serves something of; empty: all
-    name: str = ""  # of the store
-
-
-@dataclass
-class LogRange(InputPartition):
-    """What one task reads."""
-
-    store: str
-    address: str
-    start: int
-    end: int
-    since_ms: int | None = None
-    until_ms: int | None = None
-    filters: tuple[str, ...] = ()  # as of the log
 
 
 class HeliographSource(DataSource):
@@ -203,7 +169,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Ranges of positions, for tasks. Stores that these offsets name get time to come back."""
-        return plan(self._options, self._logs([store for store in end if start.get(store) != end[store]]), start, end)
+        return plan(self._options, self._logs(unread(start, end)), start, end)
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """Runs in a task."""
@@ -256,9 +222,9 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The logs of the stores; among them those of ``needed``, unless they stay away."""
         found = self._patiently(self._list)
         self._is_met = True
-        if not _has(found, needed):
+        if missing(found, needed):
             with without_those_away():  # for good: the plan says so
-                found = self._patiently(lambda: _complete(self._list(), needed))
+                found = self._patiently(lambda: complete(self._list(), needed))
         return found
 
     def _list(self) -> list[StoreLog]:
@@ -267,178 +233,3 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _patiently(self, ask: Callable[[], _T]) -> _T:
         """The first answer must come at once: if there is none, the options are probably wrong."""
         return patiently(ask, self._options.patience_s) if self._is_met else ask()
-
-
-# -- offsets ----------------------------------------------------------------------------------------------------------
-
-
-def list_logs(client: BlockingClient, options: SourceOptions) -> list[StoreLog]:
-    """The logs of the stores that serve the requested topics. RefusedError if there is none."""
-    addresses = {store.id: store.address for store in client.stores()}
-    found: dict[str, StoreLog] = {}
-    for pattern in options.filters:
-        for log in client.logs(pattern):
-            if log.log == "main" and options.store in ("", log.store, log.name):
-                filters = (*found[log.store].filters, pattern) if log.store in found else (pattern,)
-                address = addresses.get(log.store, "")
-                found[log.store] = StoreLog(log.store, address, log.first, log.next, filters, log.name)
-    if not found:
-        asked = f"no store {options.store!r} serves" if options.store else "no store serves"
-        text = f"{asked} {', '.join(options.filters)}: `heliograph store run` starts one"
-        raise RefusedError(Reason.STORE_MISSING, text)
-    return sorted(found.values(), key=lambda log: log.store)
-
-
-def _has(logs: Iterable[StoreLog], needed: Iterable[str]) -> bool:
-    return {log.store for log in logs}.issuperset(needed)
-
-
-def _complete(logs: list[StoreLog], needed: Iterable[str]) -> list[StoreLog]:
-    """The logs, if those of the needed stores are among them."""
-    if not _has(logs, needed):
-        raise RefusedError(Reason.STORE_MISSING)
-    return logs
-
-
-def resolve(wanted: str | Offsets, logs: Sequence[StoreLog], otherwise: str = EARLIEST) -> Offsets:
-    """Offsets as positions, by id of the store. ``otherwise`` is that of stores which are not named."""
-    if isinstance(wanted, str):
-        return {log.store: {LOG: _position(log, wanted)} for log in logs}
-    known = [name for log in logs for name in (log.store, log.name) if name]
-    unknown = [store for store in wanted if store not in known]
-    if unknown:
-        raise UsageError(f"offsets for the store {unknown[0]!r}, which is not read: there are {', '.join(known)}")
-    return {
-        log.store: {LOG: _position(log, wanted.get(log.store, wanted.get(log.name, {})).get(LOG, otherwise))}
-        for log in logs
-    }
-
-
-def _position(log: StoreLog, at: str | int) -> int:
-    if at in (EARLIEST, -2):  # the numbers are those of Spark's Kafka source
-        return log.first
-    if at in (LATEST, -1):
-        return log.next
-    assert isinstance(at, int)
-    if not 0 <= at <= log.next:
-        raise UsageError(f"offset {at} of store {log.store}: it has {log.first} to {log.next - 1}, and -1 is its end")
-    return at
-
-
-def limited(start: Offsets, known: Offsets, most: int | None) -> Offsets:
-    """From ``start`` toward ``known``, at most this many positions, divided among all stores in proportion."""
-    behind = {store: max(0, logs[LOG] - start.get(store, {}).get(LOG, 0)) for store, logs in known.items()}
-    total = sum(behind.values())
-    end = {store: dict(logs) for store, logs in start.items()}
-    left = total if most is None else min(most, total)
-    for store, count in behind.items():
-        share = count if total <= left else -(-count * left // total)
-        at = start.get(store, {}).get(LOG, 0)
-        end[store] = {LOG: at + min(share, count)}
-    return end
-
-
-def plan(options: SourceOptions, logs: Sequence[StoreLog], start: Offsets, end: Offsets) -> list[InputPartition]:
-    """Ranges for tasks. DataLossError if some of it is gone, unless that is allowed."""
-    ranges: list[InputPartition] = []
-    total = sum(max(0, end[s][LOG] - start.get(s, {}).get(LOG, 0)) for s in end)
-    step = max(1, min(RANGE_POSITIONS, -(-total // options.partitions_min)))
-    for log in logs:
-        last = end.get(log.store, {}).get(LOG, 0)
-        first = start.get(log.store, {}).get(LOG, log.first)
-        if first < log.first and first < last:
-            _lost(options, log.store, first, min(log.first, last))
-            first = log.first
-        if last > log.next:
-            _lost(options, log.store, log.next, last)
-            last = log.next
-        if first < last:
-            cuts = [*range(first, last, step), last]
-            ranges += [
-                LogRange(log.store, log.address, low, high, options.since_ms, options.until_ms, log.filters)
-                for low, high in pairwise(cuts)
-            ]
-    missing = [store for store in end if store not in {log.store for log in logs} and start.get(store) != end[store]]
-    if missing and options.fail_on_loss:
-        raise DataLossError(
-            f"store {missing[0]}, of which this query has not read everything, is away: start it again, or set "
-            "failOnDataLoss to false to go on without it"
-        )
-    return ranges
-
-
-def _lost(options: SourceOptions, store: str, first: int, end: int) -> None:
-    if options.fail_on_loss:
-        raise DataLossError(
-            f"store {store} no longer keeps positions {first} to {end - 1}, which this query has not read: set "
-            "failOnDataLoss to false to go on without them, and give the query a reader so that retention waits"
-        )
-
-
-# -- reading in tasks -------------------------------------------------------------------------------------------------
-
-
-def read_range(options: SourceOptions, part: LogRange) -> Iterator[pa.RecordBatch]:
-    """The rows of one range, in large batches."""
-    attributes = parse_attributes(options.attributes)
-    with options.connect(addresses(part.address, options), patiently=True) as client:
-        patiently(lambda: _complete(list_logs(client, options), [part.store]), options.patience_s)
-        filters = part.filters or options.filters  # the store would refuse others
-        for number, pattern in enumerate(filters):
-            runs = client.runs(
-                pattern,
-                where=options.where,
-                language=options.language,
-                store=part.store,
-                position={part.store: part.start},
-                end={part.store: part.end},
-                since=None if part.since_ms is None else part.since_ms / 1_000,
-                until=None if part.until_ms is None else part.until_ms / 1_000,
-                times="stored" in options.columns,
-            )
-            for data, positions, taken in _joined(runs):
-                batch = to_batch(part.store, data, positions, _read_columns(options), attributes, taken=taken)
-                batch = _once(batch, filters[:number], options.pattern)
-                yield batch if len(batch.schema) == len(options.schema) else batch.select(options.schema.names)
-
-
-def addresses(address: str, options: SourceOptions) -> list[str]:
-    """Where a task connects: the store's broker first, unless that would give up TLS; then the configured one."""
-    given = options.connection.get("url", "")
-    is_downgrade = given.startswith(f"{SECURE}://") and not address.startswith(f"{SECURE}://")
-    near = [] if is_downgrade or not address else [address]
-    return [*near, *([given] if given and given not in near else [])]
-
-
-def _read_columns(options: SourceOptions) -> list[str]:
-    needed = ["topic"] if options.pattern or len(options.filters) > 1 else []
-    return [*options.columns, *(name for name in needed if name not in options.columns)]
-
-
-def _joined(runs: Iterator[StoredRun]) -> Iterator[tuple[list[bytes], list[Sequence[int]], list[tuple[int, int]]]]:
-    """Runs merged, so that small ones cost little: their frames, positions, and times of storing."""
-    parts: list[bytes] = []
-    positions: list[Sequence[int]] = []
-    taken: list[tuple[int, int]] = []
-    size = 0
-    for run in runs:
-        parts.append(run.data)
-        positions.append(run.positions)
-        taken += run.taken or [(run.before, UNKNOWN)]
-        size += run.size
-        if size >= BATCH_BYTES:
-            yield parts, positions, taken
-            parts, positions, taken, size = [], [], [], 0
-    if parts:
-        yield parts, positions, taken
-
-
-def _once(batch: pa.RecordBatch, earlier: Sequence[str], pattern: str) -> pa.RecordBatch:
-    """Rows whose topic matches the pattern and none of the filters read before."""
-    if pattern:
-        batch = matching(batch, pattern)
-    if not earlier:
-        return batch
-    topics = batch.column("topic").to_pylist()
-    known = {topic: any(matches(each.encode(), topic.encode()) for each in earlier) for topic in dict.fromkeys(topics)}
-    return batch.filter(pa.array([not known[topic] for topic in topics], pa.bool_()))

@@ -1,0 +1,164 @@
+"""Offsets: how far the logs of stores have been read, and which ranges of them tasks read next.
+
+In:    the logs that a broker knows of; offsets as Spark keeps them; options.
+Out:   positions, ranges for tasks; DataLossError if some of them is no longer kept.
+State: none.
+Not here: Spark's calls (source.py), reading a range (reading.py), the options (options.py).
+
+An offset is, per store and log, the next position: everything before it has been read. A range that is no longer kept
+is a gap: it fails with one line, or is skipped if ``failOnDataLoss`` is false.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import InputPartition
+
+from heliograph.errors import HeliographError, Reason, RefusedError, UsageError
+from heliograph.pipeline.options import EARLIEST, LATEST, LOG, RANGE_POSITIONS, Offsets, SourceOptions
+
+if TYPE_CHECKING:
+    from heliograph.live.blocking import BlockingClient
+
+
+class DataLossError(HeliographError):
+    """Requested positions are no longer kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreLog:
+    """A log in its current state."""
+
+    store: str
+    address: str
+    first: int
+    next: int
+    filters: tuple[str, ...] = ()  # of the query, those that this store serves something of; empty: all
+    name: str = ""  # of the store
+
+
+@dataclass
+class LogRange(InputPartition):
+    """What one task reads."""
+
+    store: str
+    address: str
+    start: int
+    end: int
+    since_ms: int | None = None
+    until_ms: int | None = None
+    filters: tuple[str, ...] = ()  # as of the log
+
+
+def list_logs(client: BlockingClient, options: SourceOptions) -> list[StoreLog]:
+    """The logs of the stores that serve the requested topics. RefusedError if there is none."""
+    addresses = {store.id: store.address for store in client.stores()}
+    found: dict[str, StoreLog] = {}
+    for pattern in options.filters:
+        for log in client.logs(pattern):
+            if log.log == "main" and options.store in ("", log.store, log.name):
+                filters = (*found[log.store].filters, pattern) if log.store in found else (pattern,)
+                address = addresses.get(log.store, "")
+                found[log.store] = StoreLog(log.store, address, log.first, log.next, filters, log.name)
+    if not found:
+        asked = f"no store {options.store!r} serves" if options.store else "no store serves"
+        text = f"{asked} {', '.join(options.filters)}: `heliograph store run` starts one"
+        raise RefusedError(Reason.STORE_MISSING, text)
+    return sorted(found.values(), key=lambda log: log.store)
+
+
+def missing(logs: Iterable[StoreLog], needed: Iterable[str]) -> list[str]:
+    """The stores of ``needed`` that have none of these logs."""
+    known = {log.store for log in logs}
+    return [store for store in needed if store not in known]
+
+
+def complete(logs: list[StoreLog], needed: Iterable[str]) -> list[StoreLog]:
+    """The logs, if those of the needed stores are among them."""
+    if missing(logs, needed):
+        raise RefusedError(Reason.STORE_MISSING)
+    return logs
+
+
+def resolve(wanted: str | Offsets, logs: Sequence[StoreLog], otherwise: str = EARLIEST) -> Offsets:
+    """Offsets as positions, by id of the store. ``otherwise`` is that of stores which are not named."""
+    if isinstance(wanted, str):
+        return {log.store: {LOG: _position(log, wanted)} for log in logs}
+    known = [name for log in logs for name in (log.store, log.name) if name]
+    unknown = [store for store in wanted if store not in known]
+    if unknown:
+        raise UsageError(f"offsets for the store {unknown[0]!r}, which is not read: there are {', '.join(known)}")
+    return {
+        log.store: {LOG: _position(log, wanted.get(log.store, wanted.get(log.name, {})).get(LOG, otherwise))}
+        for log in logs
+    }
+
+
+def _position(log: StoreLog, at: str | int) -> int:
+    if at in (EARLIEST, -2):  # the numbers are those of Spark's Kafka source
+        return log.first
+    if at in (LATEST, -1):
+        return log.next
+    assert isinstance(at, int)
+    if not 0 <= at <= log.next:
+        raise UsageError(f"offset {at} of store {log.store}: it has {log.first} to {log.next - 1}, and -1 is its end")
+    return at
+
+
+def limited(start: Offsets, known: Offsets, most: int | None) -> Offsets:
+    """From ``start`` toward ``known``, at most this many positions, divided among all stores in proportion."""
+    behind = {store: max(0, logs[LOG] - start.get(store, {}).get(LOG, 0)) for store, logs in known.items()}
+    total = sum(behind.values())
+    end = {store: dict(logs) for store, logs in start.items()}
+    left = total if most is None else min(most, total)
+    for store, count in behind.items():
+        share = count if total <= left else -(-count * left // total)
+        at = start.get(store, {}).get(LOG, 0)
+        end[store] = {LOG: at + min(share, count)}
+    return end
+
+
+def unread(start: Offsets, end: Offsets) -> list[str]:
+    """The stores of which something is to be read."""
+    return [store for store in end if start.get(store) != end[store]]
+
+
+def plan(options: SourceOptions, logs: Sequence[StoreLog], start: Offsets, end: Offsets) -> list[InputPartition]:
+    """Ranges for tasks. DataLossError if some of it is gone, unless that is allowed."""
+    ranges: list[InputPartition] = []
+    total = sum(max(0, end[s][LOG] - start.get(s, {}).get(LOG, 0)) for s in end)
+    step = max(1, min(RANGE_POSITIONS, -(-total // options.partitions_min)))
+    for log in logs:
+        last = end.get(log.store, {}).get(LOG, 0)
+        first = start.get(log.store, {}).get(LOG, log.first)
+        if first < log.first and first < last:
+            _lost(options, log.store, first, min(log.first, last))
+            first = log.first
+        if last > log.next:
+            _lost(options, log.store, log.next, last)
+            last = log.next
+        if first < last:
+            cuts = [*range(first, last, step), last]
+            ranges += [
+                LogRange(log.store, log.address, low, high, options.since_ms, options.until_ms, log.filters)
+                for low, high in pairwise(cuts)
+            ]
+    away = missing(logs, unread(start, end))
+    if away and options.fail_on_loss:
+        raise DataLossError(
+            f"store {away[0]}, of which this query has not read everything, is away: start it again, or set "
+            "failOnDataLoss to false to go on without it"
+        )
+    return ranges
+
+
+def _lost(options: SourceOptions, store: str, first: int, end: int) -> None:
+    if options.fail_on_loss:
+        raise DataLossError(
+            f"store {store} no longer keeps positions {first} to {end - 1}, which this query has not read: set "
+            "failOnDataLoss to false to go on without them, and give the query a reader so that retention waits"
+        )
