@@ -18,6 +18,8 @@ from typing import Any
 
 from pyspark import daemon
 
+from heliograph.live.process_memory import tune
+
 NEEDED = (
     *("pandas", "pyarrow.compute", "pyspark.sql.pandas.serializers", "heliograph.live.blocking"),
     *("heliograph.pipeline.requests", "heliograph.pipeline.sink", "heliograph.pipeline.source"),
@@ -38,7 +40,7 @@ def main() -> None:
         with suppress(ImportError):  # the worker that needs it says so
             import_module(name)
     gc.collect()
-    gc.freeze()  # workers look for garbage after each task, which takes 50 ms if they look among these too
+    tune()  # workers look for garbage after each task, which takes 50 ms if they look among these too
     daemon.manager()
 
 

@@ -2,7 +2,7 @@
 
 In:    the bytes of one link, cut anywhere.
 Out:   whole frames, in order; after a bad length or kind, only the reason why it stopped.
-State: the beginning of the incomplete frame.
+State: the beginning of the incomplete frame, in pieces.
 Not here: the broker's fast path (wire/scan.py), what is inside a frame (wire/frames.py, client/deliveries.py).
 
 Each length is checked against the limit of its kind as soon as five bytes are there, so a peer cannot make us allocate
@@ -37,34 +37,36 @@ FROM_BROKER: Mapping[int, int] = {
 
 
 LARGE_BYTES = 1 << 16
+PIECE_BYTES = 1 << 12  # smaller pieces are gathered, as each would cost more than its bytes
 
 
 class Splitter:
     """Cuts one link's stream. Once ``fault`` is set, nothing more comes out."""
 
-    __slots__ = ("_bytes_max", "_need", "_rest", "fault")
+    __slots__ = ("_bytes_max", "_need", "_pieces", "_waiting", "fault")
 
     def __init__(self, bytes_max: Mapping[int, int] = FROM_BROKER) -> None:
         self._bytes_max = bytes_max
-        self._rest = bytearray()
-        self._need = LENGTH_AND_KIND.size  # bytes that ``_rest`` must have before it is examined again
+        self._pieces: list[bytes | bytearray] = []
+        self._waiting = 0  # bytes in pieces
+        self._need = LENGTH_AND_KIND.size  # bytes that must be there before they are examined again
         self.fault: Reason | None = None
 
     def split(self, data: bytes) -> list[bytes]:
         """The frames that these bytes complete. Check ``fault`` after handling them."""
-        rest = self._rest
         frames: list[bytes] = []
-        if rest:
-            lacking = self._need - len(rest)
+        if self._waiting:
+            lacking = self._need - self._waiting
             if len(data) < lacking:
-                rest += data
+                self._keep(data)
                 return []
             if self._need >= LARGE_BYTES:  # its head was examined: complete it alone, so that it is not copied again
-                frames.append(b"".join((rest, memoryview(data)[:lacking])))
+                frames.append(b"".join((*self._pieces, memoryview(data)[:lacking])))
                 data = data[lacking:]
             else:
-                data = b"".join((rest, data))
-            rest.clear()
+                data = b"".join((*self._pieces, data))
+            self._pieces.clear()
+            self._waiting = 0
         start, size = 0, len(data)
         self._need = LENGTH_AND_KIND.size
         while self.fault is None and size - start >= LENGTH_AND_KIND.size:
@@ -77,8 +79,17 @@ class Splitter:
             frames.append(data[start:end])
             start = end
         if start < size and self.fault is None:
-            rest += data[start:]
+            self._keep(data[start:])
         return frames
+
+    def _keep(self, data: bytes) -> None:
+        self._waiting += len(data)
+        if len(data) >= PIECE_BYTES:
+            self._pieces.append(data)
+        elif self._pieces and isinstance(self._pieces[-1], bytearray):
+            self._pieces[-1] += data
+        else:
+            self._pieces.append(bytearray(data))
 
     def _fault_of(self, length: int, kind: int) -> Reason | None:
         if length < BODY_BYTES:
