@@ -15,9 +15,11 @@ from heliograph.model.origin import origin_of
 from heliograph.notes import RecordsDamaged
 from heliograph.sim.storing.notebook import Notebook
 from heliograph.sim.storing.reader import DurableReader
+from heliograph.stores.gathering import RUN_BYTES
 from heliograph.vault import READ_RUNS_MAX, TailDamage, Trim, VaultOpened
 from heliograph.wire import stores
 from heliograph.wire.frames import Frame, event
+from heliograph.wire.limits import FRAME_BYTES_MAX
 from tests.stores.ledge import INBOX, ORIGIN, Ledge
 
 pytestmark = pytest.mark.req("N10")
@@ -86,6 +88,18 @@ def test_positions_are_those_of_what_matches_in_runs_of_any_form(runs: list[str]
     ledge.frames.clear()
     opened(ledge, filter="e", **({"language": "predicates", "where": "n = 1"} if has_condition else {}))
     assert positions(ledge) == [position for position, topic in enumerate(kept) if topic == "e"]
+
+
+def test_no_frame_is_larger_than_readers_accept_however_small_publications_are() -> None:
+    ledge = Ledge()
+    small = [event(b"t", b"", ORIGIN, number) for number in range(1, 16_384)]
+    large = event(b"t", bytes(RUN_BYTES - len(b"".join(small)) - 29), ORIGIN, 16_384)  # the run has its largest size
+    ledge.deliver(*small, large)
+    ledge.settle()
+    ledge.frames.clear()
+    opened(ledge, window=20_000)
+    assert positions(ledge) == list(range(16_384))
+    assert max(len(frame.raw) for frame in ledge.frames) <= FRAME_BYTES_MAX
 
 
 def test_no_more_than_the_window_is_under_way_and_credit_brings_more() -> None:

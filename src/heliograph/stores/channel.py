@@ -31,7 +31,7 @@ UNDER_WAY_BYTES_BULK = 3 << 20  # with a frame more, it is less than the broker 
 BULK_WINDOW = 16_384  # a reader that may have so many under way reads much: larger frames cost less
 TOPICS_MAX = 4_096
 LOST_NS = 1_000_000_000  # what was sent and not received by then is sent again
-LOOKED_MAX = 16_384  # publications examined at once: an input must not take long
+LOOKED_MAX = 16_000  # publications examined at once: an input must not take long, and their offsets must fit the frame
 NS_PER_US = 1_000
 TIMES_APART_US = 1_000  # of two times of storing that are told apart
 
