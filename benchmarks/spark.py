@@ -28,7 +28,7 @@ SLOWER_MOST = 0.20
 PEERS = ("parquet", "sql")
 UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"  # not the default: idle workers then end with a stack
 HOW = [
-    "one warm session with two cores; the first batch, or the first run, of everything is left out",
+    "one warm session with two cores; the first batches, or the first run, of everything are left out",
     "Unix sockets between Java and its Python workers, which is not Spark's default",
     "the same rows, all columns of the source, written to noop; Parquet is zstd, as the archive writes it",
     "stream: batches of 500,000 rows, by Spark's own time of each batch",
@@ -48,7 +48,7 @@ def run(quick: bool) -> dict[str, Any]:
         say("starting Spark")
         spark = session("local[2]", settings={"spark.sql.shuffle.partitions": "4", UNIX_SOCKETS: "true"})
         with spark_reading.stored_rows(folder, quick) as rows:
-            rounds += spark_reading.batches(spark, rows, folder, 3 if quick else 5)
+            rounds += spark_reading.batches(spark, rows, folder, 5)
             rounds += spark_reading.streams(spark, rows, folder, 3 if quick else 5)
             for size, count in spark_matching.MATCHES_QUICK if quick else spark_matching.MATCHES:
                 rounds += spark_matching.match(spark, count, size)

@@ -33,6 +33,7 @@ RUN = 1_000  # publications of a run
 FILE_ROWS = 250_000  # of a Parquet file, and of a task
 STREAM_ROWS = 500_000
 ARCHIVE_ROWS = 50_000  # of a micro-batch while live traffic flows
+WARM = 3  # batches of each that are left out: Java compiles what it runs often
 LIVE_S = 2.0
 WAIT_S = 60
 
@@ -133,19 +134,19 @@ def _seconds(process: Any) -> float:
 
 
 def batches(spark: Any, rows: StoredRows, folder: Path, times: int) -> Iterator[dict[str, Any]]:
-    """All rows, from the store and from Parquet in turn."""
+    """All rows, from the store and from Parquet in turn; the first of each are left out."""
     source = spark.read.format("heliograph").options(url=rows.url, subscribe="bench/#").load()
     say("writing the same rows as Parquet")
     source.write.option("maxRecordsPerFile", FILE_ROWS).parquet(str(folder / "parquet"))
     parquet = spark.read.parquet(str(folder / "parquet"))
     if parquet.count() != rows.count:
         raise RunError(f"{parquet.count()} of {rows.count} rows were read")
-    for number in range(times + 1):
+    for number in range(1 - WARM, times + 1):
         for system, frame in (("ours", source), ("parquet", parquet)):
             use, began = CpuUse(rows.process), time.perf_counter()
             frame.write.format("noop").mode("overwrite").save()
             rows_s = rows.count / (time.perf_counter() - began)
-            if number:
+            if number > 0:
                 row = {"round": number, "case": "batch", "system": system, "rows_s": rows_s}
                 yield _note(row | {"cpu_s": use.spent(rows.count)})
 
