@@ -20,7 +20,7 @@ from pathlib import Path
 LOW = 15_000
 RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 HIGH_USUAL = 32_768  # Linux; elsewhere it is higher
-APART = 97  # ports between the first ones of two processes with consecutive ids
+APART = 4_421  # ports between the first ones of two processes with consecutive ids
 _numbers = count(os.getpid() * APART)
 
 
