@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from random import Random
 from time import sleep
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +17,14 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+import heliograph
 from heliograph.cli import pipeline
 from heliograph.cli.main import command
 from heliograph.errors import UsageError
 from heliograph.pipeline import archive, session
-from heliograph.pipeline.plain import PipelineError
+from heliograph.pipeline.plain import PipelineError, meaning
 from heliograph.pipeline.tables import LakeTables
+from tests.live.processes import Process
 from tests.pipeline.test_archive import rows
 
 if TYPE_CHECKING:
@@ -75,6 +79,62 @@ def test_ctrl_c_while_spark_starts_ends_java_too(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         told = process.stderr.read()  # until Java, which has it too, has ended
     assert (process.returncode, told) == (130, "heliograph: stopped; what is archived is kept\n")
+
+
+@pytest.mark.spark
+@pytest.mark.live
+@pytest.mark.req("S8")
+@pytest.mark.parametrize(
+    ("question", "told"),
+    [
+        ("select raise_error(concat('wrong at ', offset)) from measurements", "wrong at 1"),
+        ("select colour from measurements", "`colour` cannot be resolved"),
+    ],
+    ids=["task", "query"],
+)
+def test_a_task_or_query_that_fails_is_told_in_one_line(question: str, told: str, tmp_path: Path) -> None:
+    write_deltalake(str(tmp_path / "measurements"), pa.table({"offset": [1]}))
+    words = [sys.executable, "-m", "heliograph.cli", "pipeline", "sql", "--tables", str(tmp_path), question]
+    ended = subprocess.run(words, capture_output=True, text=True, check=False)
+    first, *rest = ended.stderr.splitlines()
+    assert (ended.returncode, ended.stdout, first, len(rest)) == (1, "", "starting Spark …", 1), ended.stderr
+    assert told in rest[0]
+
+
+FULL = """
+mount -t tmpfs -o size=1m none full || exit 9
+"$0" -m heliograph.cli pipeline archive --tables full/tables --url "$1" && exit 8
+mount -o remount,size=64m full || exit 9
+"$0" -m heliograph.cli pipeline archive --tables full/tables --url "$1" || exit 8
+"$0" -c 'from deltalake import DeltaTable
+offsets = DeltaTable("full/tables/events").to_pyarrow_table()["offset"].to_pylist()
+print(sorted(offsets) == list(range(1_000)))' || exit 8
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.soak
+@pytest.mark.live
+@pytest.mark.req("S2")
+def test_a_full_disk_is_told_in_one_line_and_loses_nothing(tmp_path: Path) -> None:
+    """On a small file system in memory, which only some users may mount."""
+    (tmp_path / "full").mkdir()
+    store = ("--store", "--store-place", str(tmp_path / "kept"))
+    with Process(tmp_path, "--log-format", "json", "--listen", "127.0.0.1:0", "--no-discovery", *store) as broker:
+        url = f"heliograph://127.0.0.1:{broker.port}"
+        with heliograph.connect_blocking(url) as client:
+            chance = Random(1)  # such bytes cannot be compressed
+            client.publish_batch("t", [chance.randbytes(2_000) for _ in range(1_000)], reliable=True)
+        script = ["unshare", "-m", "sh", "-c", FULL, sys.executable, url]
+        if shutil.which("unshare") is None:
+            pytest.skip("no file system can be mounted here")
+        ended = subprocess.run(script, cwd=tmp_path, capture_output=True, text=True, check=False)
+    if ended.returncode in (1, 9):  # of unshare, or of mount
+        pytest.skip("no file system can be mounted here")
+    lines = ended.stderr.splitlines()
+    assert lines[:2] == ["starting Spark …", f"heliograph: {meaning('No space left on device')}"], ended.stderr
+    assert lines[2:] == ["starting Spark …", "batch 0: 1,000 events"], ended.stderr
+    assert (ended.returncode, ended.stdout.splitlines()[-1]) == (0, "True"), ended.stdout
 
 
 def test_mistakes_are_told_before_spark_is_started(tmp_path: Path) -> None:

@@ -38,14 +38,14 @@ app = group("Archive and analyse what flowed, on Spark.")
 def spark_for(master: str, remote: str) -> Iterator[Any]:
     """A session for one command. Errors are one line; Ctrl-C ends it cleanly."""
     from heliograph.pipeline.plain import plain_errors
-    from heliograph.pipeline.session import quiet_gateway, session, stop
+    from heliograph.pipeline.session import quiet_logs, session, stop
 
     if master and remote:
         raise UsageError("give --master or --remote, not both")
     try:
         with plain_errors():
             say("starting Spark …")
-            quiet_gateway()
+            quiet_logs()
             yield session(master, remote, gives_way=not master)
     except KeyboardInterrupt:
         fail("stopped; what is archived is kept", INTERRUPTED)

@@ -38,6 +38,7 @@ HEAP = "2g"
 STACK = "-Xss32m"  # of a thread, at most: Spark searches the text of a stopped query's error with deep recursion
 NICE = 15  # what else runs gets the processor first, and yet Spark starts its workers in time
 GATEWAY = "py4j"  # the package through which PySpark calls Java
+QUERIES = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")  # PySpark's, for errors in queries
 SUBMITTED = "PYSPARK_GATEWAY_PORT"  # spark-submit starts Java first, and passes its port to the application
 SETTINGS: dict[str, str] = {
     "spark.sql.session.timeZone": "UTC",
@@ -58,11 +59,18 @@ appender.err.name = err
 appender.err.target = SYSTEM_ERR
 appender.err.layout.type = PatternLayout
 appender.err.layout.pattern = spark: %c{1}: %m%n
+appender.err.layout.alwaysWriteExceptions = false
 logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
 logger.gateway.level = error
-logger.silent.name = org.apache.spark.sql.execution.streaming
-logger.silent.level = off
-"""
+logger.plans.name = org.apache.spark.sql.execution
+logger.plans.level = off
+logger.tasks.name = org.apache.spark.executor.Executor
+logger.tasks.level = off
+logger.stages.name = org.apache.spark.scheduler.TaskSetManager
+logger.stages.level = off
+logger.utils.name = org.apache.spark.util.Utils
+logger.utils.level = off
+"""  # a query, stage or task that fails is told by the exception that it ends with, in one line (plain.py)
 _made: list[SparkSession] = []
 
 
@@ -146,12 +154,13 @@ def prepare() -> None:
     os.environ["SPARK_CONF_DIR"] = os.environ.get("SPARK_CONF_DIR") or str(_quiet_folder())
 
 
-def quiet_gateway() -> None:
-    """For a command: nothing about interrupted calls of Java, which py4j logs with their stacks."""
+def quiet_logs() -> None:
+    """For a command, which tells errors itself: nothing about failed calls of Java, logged with their stacks."""
     root = logging.getLogger()
     if _not_by_py4j not in root.filters:
         root.addFilter(_not_by_py4j)
-    logging.getLogger(GATEWAY).setLevel(logging.CRITICAL)
+    for name in (GATEWAY, *QUERIES):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def _not_by_py4j(record: logging.LogRecord) -> bool:
