@@ -6,8 +6,9 @@ Out:   broker CPU-µs per published message with each, in turn, and the share th
 State: none.
 Not here: the load generator (generator.py), other brokers (route.py).
 
-The monitor costs something when it reports, and nothing per publication: a broker keeps what links and brokers do, and
-one arriving parcel in a thousand. A report costs the same however often there is one, so that reports every second cost
+The monitor costs something when it reports, and nothing per publication. A broker also counts the parcels that other
+brokers send it, to keep one in a thousand, whether it has a monitor or not; here is one broker, so that this count is
+not measured. A report costs the same however often there is one, so that reports every second cost
 ten times as much as the default of one in 10 s, and are as much easier to tell from noise. Both rounds of a pair are of
 one process, since two processes of the same broker differ by more than the monitor costs.
 """

@@ -1,13 +1,13 @@
 """Ports: numbers of loopback ports for servers that are started later, in benchmarks and tests.
 
 In:    nothing.
-Out:   ports that were free a moment ago, for TCP and UDP alike, and that nobody gets by chance until they are used.
+Out:   ports that were free a moment ago, for TCP and UDP alike, and that the system gives to no other program.
 State: the last port that was given.
 Not here: servers that take port 0 and say which port they got; do that wherever it is possible.
 
-The operating system gives ports of one range to whoever asks for any, clients included. A port of that range, free
-now, may be taken when its server starts a second later. So these are below the range, and no two processes that run at
-the same time begin at the same one.
+The operating system has a range of ports for programs that do not name one, clients included. A port of that range that
+is free now may be taken when its server starts a second later. So these ports are below the range, and processes whose
+ids are close begin far apart.
 """
 
 from __future__ import annotations

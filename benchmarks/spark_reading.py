@@ -86,7 +86,7 @@ def _fill(folder: Path, count: int) -> None:
 
 
 def reading(chance: Random) -> bytes:
-    """A payload of about 100 bytes. Measured values repeat no more than real ones: Parquet needs about 30 bytes."""
+    """A payload of about 100 bytes. Measured values repeat no more than real ones: Parquet (zstd) needs 16 bytes."""
     bits = chance.getrandbits(64)
     temperature, humidity, pressure, wind = bits % 30_000, bits >> 16 & 0x1FFF, bits >> 32 & 0xFFF, bits >> 48 & 0x3FF
     return b'{"station":"s%03d","temperature":%.3f,"humidity":%.2f,"pressure":%.2f,"wind":%.2f,"valid":true}' % (

@@ -40,7 +40,7 @@ def main() -> None:
         with suppress(ImportError):  # the worker that needs it says so
             import_module(name)
     gc.collect()
-    tune()  # workers look for garbage after each task, which takes 50 ms if they look among these too
+    tune()  # so that workers, which collect garbage after each task, skip what was loaded here: it would take 50 ms
     daemon.manager()
 
 

@@ -1,7 +1,7 @@
 """Offsets: how far the logs of stores have been read, and which ranges of them tasks read next.
 
 In:    the logs that a broker knows of; offsets as Spark keeps them; options.
-Out:   positions, ranges for tasks; DataLossError if some of them is no longer kept.
+Out:   positions, ranges for tasks; DataLossError if positions are no longer kept, or their store is away.
 State: none.
 Not here: Spark's calls (source.py), reading a range (reading.py), the options (options.py).
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class DataLossError(HeliographError):
-    """Requested positions are no longer kept."""
+    """Requested positions are no longer kept, or their store stays away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +78,10 @@ def missing(logs: Iterable[StoreLog], needed: Iterable[str]) -> list[str]:
 
 
 def complete(logs: list[StoreLog], needed: Iterable[str]) -> list[StoreLog]:
-    """The logs, if those of the needed stores are among them."""
-    if missing(logs, needed):
-        raise RefusedError(Reason.STORE_MISSING)
+    """The logs, if those of the needed stores are among them; otherwise RefusedError."""
+    away = missing(logs, needed)
+    if away:
+        raise RefusedError(Reason.STORE_MISSING, f"store {away[0]} is away: start it again")
     return logs
 
 
@@ -128,7 +129,7 @@ def unread(start: Offsets, end: Offsets) -> list[str]:
 
 
 def plan(options: SourceOptions, logs: Sequence[StoreLog], start: Offsets, end: Offsets) -> list[InputPartition]:
-    """Ranges for tasks. DataLossError if some of it is gone, unless that is allowed."""
+    """Ranges for tasks. DataLossError if something is no longer kept or its store is away, unless that is allowed."""
     ranges: list[InputPartition] = []
     total = sum(max(0, end[s][LOG] - start.get(s, {}).get(LOG, 0)) for s in end)
     step = max(1, min(RANGE_POSITIONS, -(-total // options.partitions_min)))

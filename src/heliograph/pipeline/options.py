@@ -38,19 +38,8 @@ CONNECTION = {
 KNOWN = (
     *("subscribe", "subscribePattern", "startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp"),
     *("maxOffsetsPerTrigger", "minPartitions", "failOnDataLoss", "includeHeaders", "store", "where", "language"),
-    *(
-        "columns",
-        "attributes",
-        "reader",
-        "patience",
-        "url",
-        "network",
-        "entity",
-        "tokenFile",
-        "authority",
-        "certificate",
-        "key",
-    ),
+    *("columns", "attributes", "reader", "patience"),
+    *("url", "network", "entity", "tokenFile", "authority", "certificate", "key"),
     *("publisher", "topic", "batch", "checkpointLocation", "path"),
 )
 RANGE_POSITIONS = 250_000  # that one task reads by default

@@ -16,7 +16,7 @@ from typing import TypeVar
 from heliograph.client.stored.readings import PASSING
 from heliograph.errors import NotConnectedError, Reason, RefusedError
 
-PATIENCE_S = 120  # by default; then a query fails, instead of occupying a core for ever
+PATIENCE_S = 120  # by default; then a query fails, instead of waiting for ever
 PAUSE_S = 0.25
 
 _T = TypeVar("_T")
