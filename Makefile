@@ -4,7 +4,8 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick check sweep mutants bench bench-peers fuzz soak clean FORCE
+.PHONY: help demo test test-plain test-spark quick check sweep sweep-seeds sweep-plain sweep-spark mutants bench \
+	bench-peers fuzz soak clean FORCE
 
 # The first Python that really runs (a pyenv shim may exist and still fail), is new enough and can make environments.
 PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
@@ -31,8 +32,13 @@ help: ## show this text
 demo: .venv/.stamp ## run brokers, clients, Spark and a simulation, and report what happened (under 3 minutes)
 	@.venv/bin/heliograph demo
 
-test: .venv/.stamp ## run all tests but the sweep: the same examples and seeds every time
+# A target of several parts names them, so that `make --keep-going` runs the others when one fails.
+test: test-plain test-spark ## run all tests but the sweep: the same examples and seeds every time
+
+test-plain: .venv/.stamp
 	$(PYTEST) -m 'not sweep and not spark'
+
+test-spark: .venv/.stamp
 	$(RUN) -m pytest -m 'spark and not sweep and not soak'
 
 quick: .venv/.stamp ## lint and the fast tests, for every commit (at most a minute)
@@ -46,9 +52,15 @@ check: .venv/.stamp ## ruff, mypy strict and the architecture tests
 	$(RUN) -m mypy
 	$(RUN) -m pytest tests/architecture
 
-sweep: .venv/.stamp ## many fixed seeds of every shipped scenario, then the tests marked sweep
+sweep: sweep-seeds sweep-plain sweep-spark ## many fixed seeds of every shipped scenario, then the tests marked sweep
+
+sweep-seeds: .venv/.stamp
 	@$(RUN) -m tests.sweep
+
+sweep-plain: .venv/.stamp
 	$(PYTEST) -m 'sweep and not spark'
+
+sweep-spark: .venv/.stamp
 	$(RUN) -m pytest -m 'sweep and spark'
 
 mutants: .venv/.stamp ## plant small bugs in a copy of the sources, one at a time; a test must notice each
