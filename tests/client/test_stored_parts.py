@@ -72,6 +72,22 @@ def test_everything_is_stored_once_and_in_order_whatever_is_lost(steps: list[tup
     assert (chain.frames, chain.bytes, chain.oldest) == (0, 0, None)
 
 
+@pytest.mark.parametrize("have", range(6))
+def test_a_store_that_has_less_than_it_acknowledged_gets_what_is_left_linked_to_what_it_has(have: int) -> None:
+    """It was restored from a copy."""
+    chain, writer = OutgoingChain(), Writer(7)
+    for first in (1, 4, 7):
+        data = writer.linked_frames(b"a", b"", [b"x"] * 3, first, chain.last, QualityLink(STORE), 0)
+        chain.add(ChainRun("a", first, first + 2, data))
+    chain.acknowledge(6)
+    chain.follow(have)
+    store = SimpleStore()
+    store.have = have
+    for repeat in chain.repeats(9, 1 << 20):
+        store.offer(repeat)
+    assert store.kept == [7, 8, 9]
+
+
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(1, 3)), min_size=1, max_size=8), st.integers(0, 20))
 def test_a_denied_topic_leaves_a_chain_that_the_store_takes(runs: list[tuple[str, int]], have: int) -> None:
     chain, store, writer, assigned, kept = OutgoingChain(), SimpleStore(), Writer(7), 0, []

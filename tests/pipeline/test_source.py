@@ -16,7 +16,7 @@ import heliograph
 from heliograph.errors import HeliographError, UsageError
 from heliograph.pipeline import archive, reading
 from heliograph.pipeline.offsets import DataLossError, LogRange, StoreLog, limited, plan, resolve
-from heliograph.pipeline.options import LATEST, LOG, SourceOptions, read_options
+from heliograph.pipeline.options import LATEST, LOG, Offsets, SourceOptions, read_options
 from heliograph.pipeline.source import LogStreamReader, RangeReader
 from heliograph.pipeline.tables import LakeTables
 from tests.live.processes import Process
@@ -77,6 +77,17 @@ def test_a_micro_batch_takes_its_share_of_each_store() -> None:
     assert limited(start, known, 40) == {"a": {LOG: 20}, "b": {LOG: 30}}
     assert limited(known, known, 40) == known
     assert limited({}, {"a": {LOG: 3}}, 2) == {"a": {LOG: 2}}
+
+
+def test_however_small_a_micro_batch_is_every_store_with_something_new_gets_on() -> None:
+    known = {"a": {LOG: 1}, "b": {LOG: 1_000_000}, "c": {LOG: 7}, "d": {LOG: 0}}
+    start: Offsets = {}
+    for _ in range(3):
+        end = limited(start, known, 2)
+        for store, logs in known.items():
+            before = start.get(store, {}).get(LOG, 0)
+            assert end[store][LOG] > before or before == logs[LOG], f"{store} stands still at {before}"
+        start = end
 
 
 def test_ranges_cover_what_was_asked_once_and_gaps_are_told() -> None:

@@ -60,6 +60,22 @@ def test_a_name_holds_back_what_it_has_not_acknowledged() -> None:
     assert later(ledge, 5) == 10
 
 
+def test_a_run_of_which_a_name_has_acknowledged_a_part_is_kept_whole() -> None:
+    ledge = Ledge(retain_s=5)
+    for number in (1, 6):
+        ledge.deliver(b"".join(event(b"t", b"x", ORIGIN, number + further) for further in range(5)))
+        ledge.settle()
+    assert len(ledge.vault.logs["main"].runs) == 2
+    id = f"{ledge.id:016x}"
+    ledge.ask(stores.OpenChannel(id, 1, "slow", start="first"))
+    ledge.ask(stores.AckPositions(id, "slow", 7))
+    ledge.settle()
+    assert later(ledge, 30) == 5, "the second run has positions 5 to 9, of which 7 to 9 are not acknowledged"
+    ledge.ask(stores.AckPositions(id, "slow", 10))
+    ledge.settle()
+    assert later(ledge, 5) == 10
+
+
 def test_what_every_name_has_acknowledged_goes_if_the_settings_say_so() -> None:
     ledge = filled(retain_acknowledged=False)
     id = f"{ledge.id:016x}"
