@@ -233,7 +233,8 @@ def test_whatever_a_neighbour_says_a_time_with_a_sane_error_comes_out(said: list
         node.keeper.review(now)
         client.follow(told, delay, now)
         each = node.keeper.tell(now)
-        assert each is None or each.is_sane
+        assert each is not None
+        assert each.is_sane
     report = node.keeper.report(node.now(30 * S))
     assert report["time_ns"] > 0
     assert shown(report, node.now(31 * S))[0] > report["time_ns"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from heliograph.errors import ConditionError, Reason, UsageError
@@ -133,8 +133,8 @@ def test_the_canonical_form_means_the_same(conjunction: Conjunction, data: st.Da
 @given(st.lists(boxes, min_size=1, max_size=3), st.data())
 def test_a_hull_holds_wherever_one_of_its_branches_does(branches: list[Conjunction], data: st.DataObject) -> None:
     event = data.draw(event_around(*branches))
-    if any(fits(branch, event) for branch in branches):
-        assert fits(hull(branches), event)
+    assume(any(fits(branch, event) for branch in branches))
+    assert fits(hull(branches), event)
 
 
 @given(boxes)
