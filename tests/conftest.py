@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import gc
 import signal
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
+from heliograph.guard import Guard
 from tests.examples import USUAL
 
 slow = [HealthCheck.too_slow]
@@ -45,3 +47,30 @@ def pytest_collection_finish() -> None:
     """What was imported and collected stays: looking through it for garbage, again and again, takes a while."""
     gc.collect()
     gc.freeze()
+
+
+class Caught:
+    """What the guards of all machines in this process caught during one test (guard.py)."""
+
+    def __init__(self) -> None:
+        self.places: list[str] = []
+        self.is_expected = False
+
+    def expect(self) -> None:
+        """This test plants a fault in a machine, and looks at ``places`` itself."""
+        self.is_expected = True
+
+
+@pytest.fixture(autouse=True)
+def caught(monkeypatch: pytest.MonkeyPatch) -> Iterator[Caught]:
+    """A unit of work that raised is a bug, although the machine goes on: it fails the test, driver or not."""
+    found = Caught()
+    told = Guard.caught
+
+    def caught(self: Guard, where: str, error: Exception, now: int, link: int = 0, entity: str = "") -> None:
+        found.places.append(f"{where}: {error!r}")
+        told(self, where, error, now, link, entity)
+
+    monkeypatch.setattr(Guard, "caught", caught)
+    yield found
+    assert found.is_expected or not found.places, f"a guard caught {found.places[:3]}"

@@ -4,7 +4,7 @@ In:    what happened (bytes, links, time), as calls on a Machine.
 Out:   what should be done, as Effects.
 State: Outbox and Timers, one of each per machine, shared by all its parts.
 Not here: any machine (client/session.py, broker/broker.py, services/) or driver (live/, sim/); requests to a vault
-          (vault.py).
+          (vault.py); what the guard of rule 11 writes down (guard.py).
 
 The rules, which every machine and both drivers keep:
 
@@ -21,7 +21,10 @@ The rules, which every machine and both drivers keep:
     to be woken at once.
  9. ``take`` empties the outbox; it never replaces it.
 10. What is queued is ``bytes``, never a view of a larger buffer.
-11. An assert that fires is our own fault: the driver logs it, stops the node and exits non-zero.
+11. What raises inside a unit of work that one peer caused (a frame, a datagram, an answer, a request, also one that
+    waited) costs that peer its request or its link, with a note of level error (guard.py); relayed publications are
+    dropped alone, and a pipe never ends for a client's request. An assert that fires anywhere else is our own fault:
+    the driver logs it with the last inputs, stops the node and exits non-zero.
 12. The driver calls ``take`` after each input, or after all inputs of one loop turn.
 13. A dial ends in exactly one of: ``attach`` with its ticket in the peer, or ``failed``.
 14. A machine may have a ``shortcut``, which gets a read before ``receive`` does. It may return the single write that
@@ -51,6 +54,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from heliograph.errors import Reason
+from heliograph.guard import Guard
 from heliograph.model.identity import Identity
 from heliograph.notes import Note
 from heliograph.vault import Change, Query, check_changes, check_query
@@ -201,6 +205,7 @@ class Outbox:
         "commits",
         "datagrams",
         "dials",
+        "guard",
         "hangups",
         "holds",
         "jobs",
@@ -221,6 +226,7 @@ class Outbox:
         self.jobs: list[tuple[Ticket, Job]] = []
         self.notes: list[Note] = []
         self.stop = False
+        self.guard = Guard(self.note)
         self._next_ticket: Ticket = 1
         self._watch()
 

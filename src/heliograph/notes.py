@@ -21,6 +21,33 @@ class Note(msgspec.Struct, frozen=True, tag_field="note"):
         """The level of the log line: "debug", "info", "warning" or "error"."""
         return "info"
 
+    @property
+    def repeatable(self) -> Note:
+        """The note as it is in every run with the same inputs: without lines of our code."""
+        return self
+
+
+class WorkFailed(Note, frozen=True, tag="work_failed"):
+    """What one peer sent raised an exception: a bug of ours, which cost that peer its request or its link."""
+
+    place: str  # of the guard that caught it
+    error: str  # its type
+    link: int = 0  # of the peer, if it has one …
+    entity: str = ""  # … and who it is, if that is known
+    repeated: int = 0  # how often the same happened since the last note of it
+    traceback: str = ""
+    inputs: str = ""  # the last inputs of the node: kind, link or ticket, bytes; only a live driver knows them
+
+    @property
+    def level(self) -> str:
+        """Somebody must mend it."""
+        return "error"
+
+    @property
+    def repeatable(self) -> Note:
+        """Without the traceback, whose lines and paths differ between versions and machines."""
+        return msgspec.structs.replace(self, traceback="", inputs="")
+
 
 class LinkAttached(Note, frozen=True, tag="link_attached"):
     """A link came up; nothing is known about the peer beyond its address."""

@@ -12,7 +12,9 @@ from heliograph.machine import Address, Effects, Instant, LinkId, Machine, Outbo
 from heliograph.model.settings import Problem, check, setting
 from heliograph.services.broker_session import BrokerSession
 from heliograph.services.declared import Service, Surroundings
+from heliograph.wire.bodies import Body
 from heliograph.wire.frames import Frame
+from heliograph.wire.requests import Asker, Requests
 from heliograph.wire.ways import WaysHere
 
 NAME = "gossip"
@@ -27,6 +29,13 @@ class GossipConfig:
     def problems(self, path: str = NAME) -> list[Problem]:
         """Everything wrong with it."""
         return check(self, path)
+
+
+class TellGossip(Body, frozen=True):
+    """What did you hear?"""
+
+
+REQUESTS: Requests[TellGossip] = Requests(TellGossip)
 
 
 class Gossip:
@@ -46,7 +55,9 @@ class Gossip:
 
     def attach(self, link: LinkId, peer: Peer, now: Instant) -> None:
         """The broker is there."""
-        self.session = BrokerSession(link, self._outbox, self._secret, serve=self._serve, attendant=self)
+        self.session = BrokerSession(
+            link, self._outbox, self._secret, requests=REQUESTS, serve=self._serve, attendant=self
+        )
         self.session.hello(NAME)
         self.session.attend(NAME)
 
@@ -78,7 +89,7 @@ class Gossip:
         """Remember it."""
         self.ended.append(asker)
 
-    def _serve(self, frame: Frame, now: Instant) -> None:
+    def _serve(self, frame: Frame, request: TellGossip, asker: Asker, now: Instant) -> None:
         assert self.session is not None
         self.asked.append(frame.origin)
         self.session.answer(frame, json.dumps(self.report("overview")).encode())
@@ -133,6 +144,10 @@ class GossipService(Service[GossipConfig]):
     def build(self, config: GossipConfig, around: Surroundings) -> Machine:
         """Its machine."""
         return Gossip(config, around.seed)
+
+    def requests(self) -> Requests[TellGossip]:
+        """What clients may ask it."""
+        return REQUESTS
 
 
 GOSSIP_SERVICE = GossipService()

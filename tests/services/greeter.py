@@ -16,7 +16,9 @@ from heliograph.model.publication import Publication
 from heliograph.model.settings import Problem, check, setting
 from heliograph.services.broker_session import BrokerSession
 from heliograph.services.declared import Service, Surroundings
+from heliograph.wire.bodies import Body
 from heliograph.wire.frames import Frame
+from heliograph.wire.requests import Asker, Requests
 
 NAME = "greeter"
 
@@ -30,6 +32,15 @@ class GreeterConfig:
     def problems(self, path: str = NAME) -> list[Problem]:
         """Everything wrong with it."""
         return check(self, path)
+
+
+class Greet(Body, frozen=True):
+    """A client wants to be greeted."""
+
+    name: str
+
+
+REQUESTS: Requests[Greet] = Requests(Greet)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +62,7 @@ class Greeter:
 
     def attach(self, link: LinkId, peer: Peer, now: Instant) -> None:
         """The broker is there."""
-        self._session = BrokerSession(link, self._outbox, self._secret, serve=self._serve)
+        self._session = BrokerSession(link, self._outbox, self._secret, requests=REQUESTS, serve=self._serve)
         self._session.hello(NAME)
         self._session.subscribe(b"greetings/#", self._hear)
 
@@ -60,10 +71,9 @@ class Greeter:
         assert self._session is not None
         self._session.receive(data, now)
 
-    def _serve(self, frame: Frame, now: Instant) -> None:
+    def _serve(self, frame: Frame, request: Greet, asker: Asker, now: Instant) -> None:
         assert self._session is not None
-        name = json.loads(frame.payload)["name"]
-        self._session.answer(frame, json.dumps({"text": f"{self._config.greeting}, {name}"}).encode())
+        self._session.answer(frame, json.dumps({"text": f"{self._config.greeting}, {request.name}"}).encode())
 
     def _hear(self, publication: Publication, now: Instant) -> None:
         self._heard.append(publication.topic)
@@ -115,6 +125,10 @@ class GreeterService(Service[GreeterConfig]):
     def build(self, config: GreeterConfig, around: Surroundings) -> Machine:
         """Its machine."""
         return Greeter(config, around.seed)
+
+    def requests(self) -> Requests[Greet]:
+        """What clients may ask it."""
+        return REQUESTS
 
     def reload(self, config: GreeterConfig) -> object:
         """Its greeting can change."""

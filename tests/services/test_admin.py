@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from heliograph.machine import Peer
 from heliograph.services.admin import Admin
+from heliograph.wire import bodies
 from heliograph.wire.frames import Frame, ServiceFlag, service
+from heliograph.wire.requests import Asker
 
 PIPE = 1
+ASKER = bodies.encode(Asker(entity="root", roles=["admin"], proof="token", inbox="", session="0" * 16))
 
 
 def said(admin: Admin) -> list[Frame]:
@@ -18,7 +21,7 @@ def test_each_asker_gets_the_answer_to_its_own_question() -> None:
     admin.attach(PIPE, Peer("pipe", "admin"), 0)
     askers = [(7, 40), (8, 50)]  # the origin and the number of a request
     for origin, number in askers:
-        admin.receive(PIPE, service(b"admin", b'{"do": "report"}', number, origin), 1)
+        admin.receive(PIPE, service(b"admin", b'{"do": "report"}', number, origin, ASKER), 1)
     orders = said(admin)
     assert [order.topic for order in orders] == [b"broker", b"broker"]
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
+
 from heliograph.errors import Reason
 from heliograph.machine import Peer, Ticket
 from heliograph.sim.disk import Contents
@@ -118,7 +120,7 @@ class Ledge:
         """A request, as a broker's service passes it on; its number."""
         self.numbers += 1
         body = json.loads(stores.encode(request))
-        asked = stores.Asked(self.numbers, DESK, entity, list(roles), inbox, body)
+        asked = stores.Asked(self.numbers, DESK, entity, list(roles), inbox, msgspec.Raw(msgspec.json.encode(body)))
         data = event(stores.REQUEST % self.id, stores.encode(asked), 5, self.numbers)
         self.store.receive(LINK, delivery(b"\x03\0\0\0", len(data), 0) + data, self.now)
         self.take()

@@ -323,7 +323,7 @@ ASKED: dict[str, stores.StoreRequest] = {
 @pytest.mark.req("N10")
 @pytest.mark.parametrize("text", ASKED)
 def test_a_request_to_a_store_is_written_and_read_as_the_page_says(text: str) -> None:
-    assert stores.decode_request(text.encode()) == ASKED[text]
+    assert stores.REQUESTS.decode(text.encode()) == ASKED[text]
     assert stores.encode(ASKED[text]).decode() == text
     page = (Path(__file__).parents[2] / "docs/reference/protocol.md").read_text()
     assert text in page
@@ -344,7 +344,7 @@ def test_a_request_to_a_store_is_written_and_read_as_the_page_says(text: str) ->
 )
 def test_a_request_that_does_not_fit_is_the_askers_fault(text: bytes) -> None:
     with pytest.raises(ProtocolError) as raised:
-        stores.decode_request(text)
+        stores.REQUESTS.decode(text)
     assert raised.value.reason is Reason.BODY_MALFORMED
 
 

@@ -6,7 +6,8 @@ State: none of its own; the sessions keep which publications were seen.
 Not here: parcels to be passed on (routing/parcels.py), publications of our own clients (publications.py).
 
 The broker where a publication entered has already checked it. If a frame is malformed nevertheless, it is discarded and
-counted, and the neighbour that relayed it keeps its link.
+counted, and the neighbour that relayed it keeps its link. So is a publication that raises an exception here: if it
+ended the link, its sender would send it on another way, and end link after link.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from heliograph.broker.stored_frames import StoredFrames
 from heliograph.broker.subscriptions import Subscriptions
 from heliograph.broker.tracing import Tracing
 from heliograph.errors import Reason
+from heliograph.guard import Guard
 from heliograph.machine import Instant
 from heliograph.model.topics import topic_fault
 from heliograph.wire.columns import Mixed
@@ -54,7 +56,9 @@ class Arrivals:
         observations: Observations,
         time_us: Callable[[], int],
         stored: StoredFrames,
+        guard: Guard,
     ) -> None:
+        self._guard = guard
         self._observations = observations
         self._time_us = time_us
         self._links = links
@@ -67,6 +71,17 @@ class Arrivals:
 
     def arrive(self, link: Port, frames: bytes, way: Way, now: Instant) -> None:
         """Frames that a neighbour sent for our clients and, if ``way.inside``, for the members of our cluster."""
+        try:
+            self._arrive(link, frames, way, now)
+        except Exception as error:  # between two publications: the rest of the parcel is dropped
+            self._fail(link, error, now)
+
+    def _fail(self, link: Port, error: Exception, now: Instant) -> None:
+        """Something that a neighbour relayed raised: it is dropped alone, and counted."""
+        self._guard.caught("relayed publication", error, now, link.id, link.identity.entity)
+        self._links.count(Reason.INTERNAL_ERROR)
+
+    def _arrive(self, link: Port, frames: bytes, way: Way, now: Instant) -> None:
         if self._observations.is_due():
             self._observations.parcel(frames, way.trace, self._time_us())
         if way.joins:
@@ -83,10 +98,13 @@ class Arrivals:
             spans: list[tuple[Route | Mixed, int, int]] = []
             pos, why = scan(frames, pos, table.routes, seen, PAYLOAD_BYTES_MAX, spans)
             for route, start, end in spans:
-                if isinstance(route, Mixed):
-                    self._publications.spread_mixed(link, route, now)
-                else:
-                    self._publications.spread(link, route, frames[start:end], now)
+                try:
+                    if isinstance(route, Mixed):
+                        self._publications.spread_mixed(link, route, now)
+                    else:
+                        self._publications.spread(link, route, frames[start:end], now)
+                except Exception as error:
+                    self._publications.fail(link, frames[start:end], error, now)
             if pos == len(frames):
                 return
             if why == MISS:
@@ -106,7 +124,12 @@ class Arrivals:
         for end in frames_of(frames, 0):
             raw = frames[start:end]
             is_event = _is_event(raw)
-            sinks: tuple[Sink, ...] = self._join(raw, way, passed, now) if is_event else passed
+            sinks: tuple[Sink, ...] = passed
+            if is_event:
+                try:
+                    sinks = self._join(raw, way, passed, now)
+                except Exception as error:  # here it is dropped; others get it
+                    self._fail(link, error, now)
             if sinks is not run_sinks or not is_event:
                 self._pass(link, run_sinks, frames[run_start:start], now)
                 run_start, run_sinks = start, sinks
@@ -180,15 +203,29 @@ class Arrivals:
                 self._links.count(Reason.BODY_MALFORMED)
                 return
             pos += len(frame.raw)
-            if not self._is_sound(frame):
-                continue
-            route = table.routes[frame.topic]
-            if route.content is not None:
-                route = route.content.route(frame.raw)
-            for share in route.shares:
-                seen = self._sessions.group_origins.visit(frame.origin ^ share.id, now)
-                if share.id in groups and seen.admit(frame.sequence):
-                    self._publications.share_out(link, share, frame.raw, TTL - len(trace), trace[:-1], now)
+            try:
+                self._share_out(link, frame, table, groups, trace, now)
+            except Exception as error:
+                self._fail(link, error, now)
+
+    def _share_out(
+        self,
+        link: Port,
+        frame: Frame,
+        table: RouteTable,
+        groups: tuple[int, ...],
+        trace: tuple[int, ...],
+        now: Instant,
+    ) -> None:
+        if not self._is_sound(frame):
+            return
+        route = table.routes[frame.topic]
+        if route.content is not None:
+            route = route.content.route(frame.raw)
+        for share in route.shares:
+            seen = self._sessions.group_origins.visit(frame.origin ^ share.id, now)
+            if share.id in groups and seen.admit(frame.sequence):
+                self._publications.share_out(link, share, frame.raw, TTL - len(trace), trace[:-1], now)
 
     def _is_sound(self, frame: Frame) -> bool:
         """False if the entry broker should have refused this frame."""
@@ -217,19 +254,27 @@ class Arrivals:
         if frame is None:
             self._links.count(Reason.BODY_MALFORMED)
             return len(frames)
-        end = pos + len(frame.raw)
+        try:
+            self._take_other(link, table, frame, trace, now)
+        except Exception as error:
+            self._fail(link, error, now)
+        return pos + len(frame.raw)
+
+    def _take_other(
+        self, link: Port, table: RouteTable, frame: Frame, trace: tuple[int, ...], now: Instant
+    ) -> None:
         if frame.kind == Kind.MARK:
             self._routing.changeover.arrive(link, frame, table is self._subscriptions.inner, trace, now)
-            return end
+            return
         if frame.kind == Kind.STORED:
             self._stored.arrive(link, frame, table is self._subscriptions.inner, now)
-            return end
+            return
         if frame.kind != Kind.EVENT:
             self._tracing.receive(link, frame, table is self._subscriptions.inner, trace, now)
-            return end
+            return
         is_new = self._sessions.origins.visit(frame.origin, now).admit(frame.sequence)
         if not (is_new or frame.flags & Flag.REPEAT) or not self._is_sound(frame):
-            return end
+            return
         if frame.flags & Flag.DIRECTED:
             inboxes = inboxes_of(headers_of(frame))
             if not inboxes:
@@ -241,7 +286,6 @@ class Arrivals:
             route = table.routes[frame.topic]
             spread = self._publications.spread if is_new else self._publications.spread_repeat
             spread(link, route, frame.raw, now)
-        return end
 
 
 def _is_event(raw: bytes) -> bool:

@@ -127,9 +127,12 @@ class Broker:
         observations = self._observations = Observations()
         stored = StoredFrames(links, sessions, subscriptions, routing)
         arrivals = Arrivals(
-            links, sessions, subscriptions, routing, publications, tracing, observations, self._time_us, stored
+            *(links, sessions, subscriptions, routing, publications, tracing, observations, self._time_us, stored),
+            outbox.guard,
         )
-        parcels = self._parcels = Parcels(routing.view, routing.plans, links, timers, peering.relieve, arrivals.arrive)
+        parcels = self._parcels = Parcels(
+            routing.view, routing.plans, links, timers, outbox.guard, peering.relieve, arrivals.arrive
+        )
         # services
         answers = ServiceAnswers(links)
         pipes = self._pipes = ServicePipes()
@@ -260,6 +263,8 @@ class Broker:
             self._reading.read(from_link, data, 0, now)
         except ProtocolError as error:
             self._reading.refuse(from_link, error)
+        except Exception as error:
+            self._reading.fail(from_link, error, now)
 
     # -- calls that form a cycle ----------------------------------------------------------------------------------
 
@@ -319,7 +324,10 @@ class Broker:
     def receive_datagram(self, socket: SocketName, source: Address, data: bytes, now: Instant) -> None:
         """A datagram from an NTP server; other sockets belong to services."""
         self._now = now
-        self._timing.receive_datagram(data, now)
+        try:
+            self._timing.receive_datagram(data, now)
+        except Exception as error:
+            self._outbox.guard.caught("datagram of a time server", error, now, entity=source[0])
 
     def done(self, ticket: Ticket, result: Any, now: Instant) -> None:
         """A token check, or loading the settings, succeeded."""
@@ -334,7 +342,14 @@ class Broker:
 
     def _prove(self, ticket: Ticket, right: bool | None, now: Instant) -> None:
         """A token check ended. If the peer is welcomed, read what it has sent in the meantime."""
-        welcomed = self._sessions.proven(ticket, right, now)
+        claimant = self._sessions.claimant(ticket)
+        if claimant is None:
+            return
+        try:
+            welcomed = self._sessions.proven(ticket, right, now)
+        except Exception as error:
+            self._reading.fail(claimant, error, now)
+            return
         if welcomed is not None:
             self._reading.resume(welcomed, now)
 

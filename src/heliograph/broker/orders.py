@@ -35,6 +35,7 @@ from heliograph.broker.ways import ServiceWays
 from heliograph.errors import Reason, UsageError
 from heliograph.machine import Instant, Outbox, Ticket
 from heliograph.notes import ReloadFailed
+from heliograph.wire.requests import UNREADABLE
 
 ROWS_MAX = 500  # rows of a report in one answer: they fit a frame, whatever they contain
 GRACE_MS_MAX = 86_400_000
@@ -102,9 +103,8 @@ class Orders:
     def receive(self, pipe: Link, number: int, body: bytes, now: Instant) -> None:
         """A request to the broker itself, from one of its services."""
         try:
-            order = _decode(body)
-            self._carry_out(pipe, number, order, now)
-        except (UsageError, msgspec.MsgspecError) as error:
+            self._carry_out(pipe, number, _read(body), now)
+        except UsageError as error:
             self._answers.refuse(pipe, b"broker", number, Reason.QUESTION_UNKNOWN, str(error))
 
     def _carry_out(self, pipe: Link, number: int, order: dict[str, Any], now: Instant) -> None:
@@ -305,6 +305,13 @@ class Orders:
             "draining": self._sessions.draining,
             "time_us": self._time_us(),
         }
+
+
+def _read(body: bytes) -> dict[str, Any]:
+    try:
+        return _decode(body)
+    except UNREADABLE as error:
+        raise UsageError(str(error)) from None
 
 
 def _link_config(order: dict[str, Any]) -> LinkConfig:

@@ -72,7 +72,8 @@ class Publications:
         length, _, _, topic_length, _, sequence, _ = HEAD.unpack_from(data, pos)
         topic = data[pos + HEAD_BYTES : pos + HEAD_BYTES + topic_length]
         if link.seen.admit(sequence):
-            self._refuse(link, topic, Reason.TOPIC_INVALID, topic_fault(topic) or "")
+            fault = topic_fault(topic)  # None: resolving it raised
+            self._refuse(link, topic, Reason.INTERNAL_ERROR if fault is None else Reason.TOPIC_INVALID, fault or "")
         return int(pos + 4 + length)
 
     def receive_flagged(self, link: Link, frame: Frame, now: Instant) -> None:
@@ -166,8 +167,11 @@ class Publications:
                 return chunk[start:]
             steps.spend(content.steps)
             raw = chunk[start:end]
-            self.spread(publisher, content.route(raw), raw, now)
             start = end
+            try:
+                self.spread(publisher, content.route(raw), raw, now)
+            except Exception as error:
+                self.fail(publisher, raw, error, now)
         return b""
 
     def spread(self, publisher: Port, route: Route, chunk: bytes, now: Instant) -> None:
@@ -179,8 +183,11 @@ class Publications:
             start = 0
             for end in frames_of(chunk, 0):
                 raw = chunk[start:end]
-                self.spread(publisher, route.content.route(raw), raw, now)
                 start = end
+                try:
+                    self.spread(publisher, route.content.route(raw), raw, now)
+                except Exception as error:
+                    self.fail(publisher, raw, error, now)
             return
         self._links.fan_out(publisher, route.sinks, chunk, now)
         if publisher.neighbour is None:  # groups are decided where a publication enters
@@ -267,6 +274,19 @@ class Publications:
                 self._outbox.note(ActionDenied(link.id, entity, Reason.PUBLISH_DENIED, subject))
                 body = bodies.refusal(Reason.PUBLISH_DENIED, f"{entity} may not publish on {subject}", subject)
                 self._links.put(link, control(Kind.REFUSED, 0, body))
+
+    def fail(self, publisher: Port, run: bytes, error: Exception, now: Instant) -> None:
+        """Sending these publications raised, which is a bug of ours: they are dropped alone, and counted.
+
+        A client that published them is told. A neighbour only relayed them, and a service keeps its pipe.
+        """
+        self._outbox.guard.caught("publication", error, now, publisher.id, publisher.identity.entity)
+        for _ in frames_of(run, 0):
+            self._links.count(Reason.INTERNAL_ERROR)
+        if publisher.neighbour is None and not publisher.is_pipe:
+            subject = Frame(run).topic[:256].decode(errors="replace")
+            body = bodies.refusal(Reason.INTERNAL_ERROR, "a bug in this broker; the publication was dropped", subject)
+            self._links.put(publisher, control(Kind.REFUSED, 0, body))
 
     def _refuse(self, link: Link, topic: bytes, reason: Reason, text: str) -> None:
         self._links.count(reason)

@@ -34,6 +34,7 @@ from heliograph.wire.scan import MISS, MORE, OTHER, is_over_limit
 UNTIL_WAKE = 1 << 62  # bytes to gather while a read is unfinished: the link is not read meanwhile
 LEAVING_STEPS_MAX = 16_384  # for the last bytes of a departed link: more than a read needs, unless it has slow work
 SHARES_PER_STEP = 64  # groups that share a topic, and their members here; most topics have none or a few
+FAILED = "a bug in this broker, which its log describes"
 OPENING = (Kind.HELLO, Kind.LINK, Kind.LINKED, Kind.PROOF)  # what a link may carry before it is proven
 ON_PIPES = (Kind.SERVICE, Kind.HELLO)  # what a service may send …
 ON_PIPES_WITH_SESSION = (  # … and after its HELLO
@@ -87,6 +88,27 @@ class Reading:
         self._outbox.note(PeerRefused(link.id, error.reason, error.detail))
         self._links.hang_up(link, error.reason, error.detail)
 
+    def fail(self, link: Link, error: Exception, now: Instant) -> None:
+        """A read raised between two frames, which is a bug of ours: where the next frame begins is not known."""
+        self._outbox.guard.caught("read", error, now, link.id, link.identity.entity)
+        self._links.count(Reason.INTERNAL_ERROR)
+        self._links.hang_up(link, Reason.INTERNAL_ERROR, FAILED)
+
+    def _fail_frame(self, link: Link, raw: bytes, error: Exception, now: Instant) -> None:
+        """A frame raised. It costs the peer its link, as what the frame changes may be half changed.
+
+        A publication is dropped alone. So is every frame on a pipe, which a client may have caused, and what a
+        neighbour's service sent.
+        """
+        kind = Frame(raw).kind
+        if kind == Kind.EVENT:
+            self._publications.fail(link, raw, error, now)
+            return
+        self._outbox.guard.caught(f"frame of kind {kind}", error, now, link.id, link.identity.entity)
+        self._links.count(Reason.INTERNAL_ERROR)
+        if not link.is_pipe and kind != Kind.SERVICE:
+            self._links.hang_up(link, Reason.INTERNAL_ERROR, FAILED)
+
     # -- one read -------------------------------------------------------------------------------------------------
 
     def gather(self, link: Link, data: bytes, now: Instant) -> None:
@@ -104,6 +126,8 @@ class Reading:
                 self.read(link, data, 0, now)
         except ProtocolError as error:
             self.refuse(link, error)
+        except Exception as error:
+            self.fail(link, error, now)
 
     def read(self, link: Link, data: bytes, pos: int, now: Instant) -> None:
         """Process the bytes from ``pos`` on. ProtocolError if the peer broke the rules."""
@@ -121,13 +145,17 @@ class Reading:
                     if sink is None and route.guard in link.publishes:
                         sink = route.guarded
                     if sink is None:
-                        if isinstance(route, Mixed):
-                            left = self._spread_mixed(link, route, now)
-                        elif route.content is None and not route.shares:
-                            self._publications.spread(link, route, data[start:end], now)
+                        try:
+                            if isinstance(route, Mixed):
+                                left = self._spread_mixed(link, route, now)
+                            elif route.content is None and not route.shares:
+                                self._publications.spread(link, route, data[start:end], now)
+                                continue
+                            else:
+                                left = self._spread_some(link, route, data[start:end], now)
+                        except Exception as error:
+                            self._publications.fail(link, data[start:end], error, now)
                             continue
-                        else:
-                            left = self._spread_some(link, route, data[start:end], now)
                         if left:
                             later = spans[spans.index((route, start, end)) + 1 :]
                             self._postpone(link, now, [*left, *((each, data[a:b]) for each, a, b in later)])
@@ -156,7 +184,12 @@ class Reading:
             if link.is_client and steps.left <= 0:
                 self._postpone(link, now)
                 break
-            self._dispatch(link, data[pos:end], now)
+            try:
+                self._dispatch(link, data[pos:end], now)
+            except ProtocolError:
+                raise
+            except Exception as error:
+                self._fail_frame(link, data[pos:end], error, now)
             if link.is_client:
                 # Only now: a publication with flags needs a step for its topic.
                 steps.spend(_steps(link, data[pos:end]))
@@ -246,12 +279,16 @@ class Reading:
         """Process the runs that a read left over, then the rest of its bytes."""
         for position, (route, chunk) in enumerate(runs):
             left: Runs
-            if route is None:
-                left = self._spread_again(link, chunk, now)
-            elif isinstance(route, Mixed):
-                left = self._spread_mixed(link, route, now)
-            else:
-                left = self._spread_some(link, route, chunk, now)
+            try:
+                if route is None:
+                    left = self._spread_again(link, chunk, now)
+                elif isinstance(route, Mixed):
+                    left = self._spread_mixed(link, route, now)
+                else:
+                    left = self._spread_some(link, route, chunk, now)
+            except Exception as error:
+                self._publications.fail(link, chunk, error, now)
+                continue
             if left:
                 self._postpone(link, now, [*left, *runs[position + 1 :]])
                 return

@@ -23,6 +23,7 @@ from heliograph.machine import Instant, Outbox
 from heliograph.notes import ActionDenied, ServiceLost
 from heliograph.wire import bodies
 from heliograph.wire.frames import Frame, ServiceFlag, service
+from heliograph.wire.requests import Asker
 
 REQUESTS_PER_LINK_MAX = 64  # requests without an answer so far
 BROKER_NAME = b"broker"
@@ -89,7 +90,16 @@ class Requests:
         self._asked: dict[Link, dict[bytes, None]] = {}  # the services to which a link has ever sent a request
 
     def receive(self, link: Link, frame: Frame, now: Instant) -> None:
-        """A SERVICE frame."""
+        """A SERVICE frame. What raises here costs the request, on whichever side of the service."""
+        try:
+            self._receive(link, frame, now)
+        except ProtocolError:
+            raise
+        except Exception as error:
+            self._outbox.guard.caught("request", error, now, link.id, link.identity.entity)
+            self._fail(link, frame)
+
+    def _receive(self, link: Link, frame: Frame, now: Instant) -> None:
         if not link.is_pipe:
             self._ask(link, frame)
         elif frame.flags == ServiceFlag.NEIGHBOUR:
@@ -125,14 +135,29 @@ class Requests:
             self._open.setdefault(link, {})[(name, number)] = None
             self._asked.setdefault(link, {})[name] = None
             identity = link.identity
-            asker = {
-                "entity": identity.entity,
-                "roles": [role.value for role in identity.roles],
-                "proof": identity.proof,
-                "inbox": link.inbox.decode(),
-                "session": f"{link.origin:016x}",
-            }
+            asker = Asker(
+                entity=identity.entity,
+                roles=[role.value for role in identity.roles],
+                proof=identity.proof,
+                inbox=link.inbox.decode(),
+                session=f"{link.origin:016x}",
+            )
             self._links.put(pipe, service(name, frame.payload, number, link.id, _encode(asker)))
+
+    def _fail(self, link: Link, frame: Frame) -> None:
+        """Refuse what could not be passed on: a client's request, the service's answer to one, or its order."""
+        if not link.is_pipe:
+            self._open.get(link, {}).pop((frame.topic, frame.sequence), None)
+        elif frame.flags == ServiceFlag.NEIGHBOUR:
+            return
+        elif frame.flags & ServiceFlag.ANSWER:
+            asker = self._links.by_id.get(frame.origin)
+            if asker is None:
+                return
+            self._open.get(asker, {}).pop((frame.topic, frame.sequence), None)
+            link = asker
+        text = "a bug in this broker, which its log describes; only this request failed"
+        self._answers.refuse(link, frame.topic, frame.sequence, Reason.INTERNAL_ERROR, text)
 
     def _answer(self, frame: Frame) -> None:
         link = self._links.by_id.get(frame.origin)

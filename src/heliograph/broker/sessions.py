@@ -211,6 +211,11 @@ class Sessions:
         link.prove()
         self._outbox.holds.append((link.id, True))
 
+    def claimant(self, ticket: Ticket) -> Link | None:
+        """The link whose token is being checked; None if there is none."""
+        claimed = self._claims.get(ticket)
+        return None if claimed is None else claimed[0]
+
     def proven(self, ticket: Ticket, right: bool | None, now: Instant) -> Link | None:
         """A token check ended; ``right`` is None if it could not be done. Returns the link to continue reading from."""
         claimed = self._claims.pop(ticket, None)

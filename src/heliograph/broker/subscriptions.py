@@ -204,10 +204,18 @@ class Subscriptions:
         if self._steps.left <= 0 or topic_fault(topic):
             return None
         self._steps.spend(1)
-        return self.resolve(table, topic)
+        return self._resolve_guarded(table, topic)
 
     def _resolve_arrived(self, table: RouteTable, topic: bytes) -> Route | None:
-        return None if topic_fault(topic) else self.resolve(table, topic)
+        return None if topic_fault(topic) else self._resolve_guarded(table, topic)
+
+    def _resolve_guarded(self, table: RouteTable, topic: bytes) -> Route | None:
+        """None also if that raises: the publication is then dropped alone, like one whose topic is invalid."""
+        try:
+            return self.resolve(table, topic)
+        except Exception as error:
+            self._outbox.guard.caught("topic", error, 0)
+            return None
 
     def drop_table(self, table: RouteTable) -> None:
         """No link uses this table any more."""

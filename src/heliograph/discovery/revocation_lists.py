@@ -46,13 +46,6 @@ class ListPart(msgspec.Struct, frozen=True, array_like=True):
     data: Annotated[bytes, msgspec.Meta(max_length=PART_BYTES)]
 
 
-class WantedPart(msgspec.Struct, frozen=True):
-    """A directory's request for a piece of a list."""
-
-    digest: str  # of the list, hexadecimal
-    at: Annotated[int, msgspec.Meta(ge=0, le=LIST_BYTES_MAX)]
-
-
 @lru_cache(maxsize=DIGESTS_KEPT)
 def digest_of(der: bytes) -> bytes:
     """The name of a list where the list itself would be too long."""

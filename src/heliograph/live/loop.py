@@ -15,6 +15,8 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from msgspec.structs import replace
+
 from heliograph.broker.config import ListenerConfig
 from heliograph.errors import Reason, UsageError
 from heliograph.live.clock import CLOCK_S, now_ns, wall_ns
@@ -24,7 +26,7 @@ from heliograph.live.jobs import Workers
 from heliograph.live.network import LiveNetwork
 from heliograph.live.repositories import LiveRepositories
 from heliograph.machine import Address, Effects, Instant, LinkId, Machine, Peer, Shortcut, Socket, Ticket, no_shortcut
-from heliograph.notes import Note
+from heliograph.notes import Note, WorkFailed
 from heliograph.repository import Repository
 from heliograph.vault import Vault
 
@@ -205,9 +207,8 @@ class Runner:
     def _carry_out_rare(self, effects: Effects) -> None:
         """Carry out everything but writes; later answers come by ``done`` or ``failed``."""
         driver = self._driver
-        if self._heard is not None:
-            for note in effects.notes:
-                self._heard(self.name, note)
+        for note in effects.notes:
+            self.note(note)
         for link, held in effects.holds:
             driver.network.links.hold(link, held)
         for link, reason in effects.hangups:
@@ -259,9 +260,12 @@ class Runner:
         self._driver.loop.call_soon(self.failed, ticket, reason)
 
     def note(self, note: Note) -> None:
-        """An observation of the driver about this machine."""
-        if self._heard is not None:
-            self._heard(self.name, note)
+        """An observation of this machine, or of the driver about it. The driver adds what led to a failure."""
+        if self._heard is None:
+            return
+        if isinstance(note, WorkFailed):
+            note = replace(note, inputs=", ".join(_shown(each) for each in self._driver.inputs))
+        self._heard(self.name, note)
 
     def _set_alarm(self, at: Instant) -> None:
         """Set the alarm to ``at``. An alarm is only ever moved earlier; one that rings too early is set again."""
@@ -424,5 +428,10 @@ class Driver:
 def describe_crash(name: str, error: BaseException, inputs: Sequence[tuple[str, int, int]]) -> str:
     """The log text of a crash. Payloads are not shown, as they may be secret."""
     lines = [f"{name} crashed; its last inputs (kind, link or ticket, bytes), newest last:\n"]
-    lines += [f"  {kind} {number} {length}\n" for kind, number, length in inputs]
+    lines += [f"  {_shown(each)}\n" for each in inputs]
     return "".join(lines + traceback.format_exception(error))
+
+
+def _shown(recorded: tuple[str, int, int]) -> str:
+    kind, number, length = recorded
+    return f"{kind} {number} {length}"

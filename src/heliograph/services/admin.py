@@ -1,29 +1,77 @@
 """The admin service: reports, drain and reload for clients with the role admin. The CLI is its first user.
 
-In:    SERVICE frames on its pipe; the broker has checked the requester's rights.
-Out:   SERVICE frames: orders to the broker, and their answers back to the requester.
-State: which orders are in progress.
-Not here: carrying an order out (broker/broker.py), access rights (broker/access.py).
+In:    requests of clients, as typed structs; the broker has checked the requester's rights.
+Out:   orders to the broker, and their answers back to the requester.
+State: how many orders are in progress and were answered.
+Not here: carrying an order out (broker/orders.py), access rights (broker/access.py).
 """
 
 from __future__ import annotations
 
-from typing import Any
+from hashlib import sha256
+from typing import Annotated, Any
 
-import msgspec
+from msgspec import Meta
 
 from heliograph.errors import Reason, UsageError
 from heliograph.machine import Address, Effects, Instant, LinkId, Machine, Outbox, Peer, SocketName, Ticket
+from heliograph.services.broker_session import BrokerSession
 from heliograph.services.declared import NoSettings, Service, Surroundings
-from heliograph.wire import bodies
-from heliograph.wire.frames import Frame, Kind, ServiceFlag, service
-from heliograph.wire.limits import FRAME_BYTES_MAX
-from heliograph.wire.splitter import Splitter
+from heliograph.wire.bodies import Body
+from heliograph.wire.frames import Frame
+from heliograph.wire.requests import Asker, Requests
 
-NAME = b"admin"
-ACTIONS = ("report", "trace", "drain", "reload", "link", "unlink")
+NUMBER_MAX = (1 << 62) - 1
+GRACE_MS_MAX = 86_400_000  # a day
 
-_decode = msgspec.json.Decoder(dict[str, Any]).decode
+Host = Annotated[str, Meta(min_length=1, max_length=255)]
+Port = Annotated[int, Meta(ge=1, le=65_535)]
+
+
+class ReportOrder(Body, frozen=True, tag="report", tag_field="do"):
+    """Ask for a report; of a long list, for some of its rows."""
+
+    question: str = "overview"
+    start: Annotated[int, Meta(ge=0, le=NUMBER_MAX)] | None = None
+    count: Annotated[int, Meta(ge=1, le=NUMBER_MAX)] | None = None
+
+
+class TraceOrder(Body, frozen=True, tag="trace", tag_field="do"):
+    """Ask which way a publication would take, and why."""
+
+    topic: str = ""
+    headers: dict[str, Any] = {}
+    payload: str = ""
+
+
+class DrainOrder(Body, frozen=True, tag="drain", tag_field="do"):
+    """Ask clients to leave, and stop when they are gone or the time is over."""
+
+    grace_ms: Annotated[int, Meta(ge=0, le=GRACE_MS_MAX)] | None = None
+
+
+class ReloadOrder(Body, frozen=True, tag="reload", tag_field="do"):
+    """Read the settings again."""
+
+
+class LinkOrder(Body, frozen=True, tag="link", tag_field="do"):
+    """Keep a link to another broker."""
+
+    host: Host
+    port: Port | None = None
+    secure: bool = False
+
+
+class UnlinkOrder(Body, frozen=True, tag="unlink", tag_field="do"):
+    """End such a link."""
+
+    host: Host
+    port: Port | None = None
+    secure: bool = False
+
+
+AdminOrder = ReportOrder | TraceOrder | DrainOrder | ReloadOrder | LinkOrder | UnlinkOrder
+REQUESTS: Requests[AdminOrder] = Requests(AdminOrder, malformed=Reason.QUESTION_UNKNOWN)
 
 
 class Admin:
@@ -31,56 +79,38 @@ class Admin:
 
     def __init__(self) -> None:
         self._outbox = Outbox()
-        self._splitters: dict[LinkId, Splitter] = {}
-        self._open: dict[int, tuple[int, int]] = {}  # our number -> the requester's link and number
-        self._next = 1
+        self._session: BrokerSession | None = None
+        self._under_way = 0
         self._answered = 0
 
     def attach(self, link: LinkId, peer: Peer, now: Instant) -> None:
-        """The broker is attached."""
-        self._splitters[link] = Splitter({Kind.SERVICE: FRAME_BYTES_MAX})
+        """The broker is attached. Without a HELLO the session carries requests only, so its secret is not used."""
+        self._session = BrokerSession(
+            link, self._outbox, sha256(b"admin").digest(), requests=REQUESTS, serve=self._serve
+        )
 
     def detach(self, link: LinkId, reason: Reason, now: Instant) -> None:
         """The broker is detached, and with it all requesters."""
-        del self._splitters[link]
-        self._open.clear()
+        self._session = None
+        self._under_way = 0
 
     def receive(self, link: LinkId, data: bytes, now: Instant) -> None:
         """Requests from clients, and answers from the broker."""
-        splitter = self._splitters[link]
-        for raw in splitter.split(data):
-            frame = Frame(raw)
-            if frame.flags & ServiceFlag.ANSWER:
-                self._pass_back(link, frame)
-            else:
-                self._ask(link, frame)
-        if splitter.fault is not None:
-            self._outbox.hang_up(link, splitter.fault)
+        if self._session is not None:
+            self._session.receive(data, now)
+            if self._session.fault is not None:
+                self._outbox.hang_up(link, self._session.fault)
 
-    def _ask(self, link: LinkId, frame: Frame) -> None:
-        try:
-            request = _decode(frame.payload)
-            if request.get("do") not in ACTIONS:
-                raise UsageError(f'"do" must be one of {", ".join(ACTIONS)}')
-        except (msgspec.MsgspecError, UsageError, UnicodeDecodeError, RecursionError) as error:
-            refusal = bodies.refusal(Reason.QUESTION_UNKNOWN, str(error))
-            self._write(link, NAME, refusal, frame.sequence, frame.origin, ServiceFlag.ANSWER | ServiceFlag.REFUSAL)
-            return
-        number = self._next
-        self._next += 1
-        self._open[number] = (frame.origin, frame.sequence)
-        self._write(link, b"broker", frame.payload, number, 0, 0)
+    def _serve(self, frame: Frame, order: AdminOrder, asker: Asker, now: Instant) -> None:
+        assert self._session is not None
+        self._session.pass_on(order, lambda answer, now: self._pass_back(frame, answer))
+        self._under_way += 1
 
-    def _pass_back(self, link: LinkId, frame: Frame) -> None:
-        asked = self._open.pop(frame.sequence, None)
-        if asked is None:
-            return
-        asker, number = asked
+    def _pass_back(self, frame: Frame, answer: Frame) -> None:
+        assert self._session is not None
+        self._under_way -= 1
         self._answered += 1
-        self._write(link, NAME, frame.payload, number, asker, frame.flags)
-
-    def _write(self, link: LinkId, name: bytes, body: bytes, number: int, asker: int, flags: int) -> None:
-        self._outbox.writes.append((link, [service(name, body, number, asker, flags=flags)]))
+        self._session.answer(frame, answer.payload, answer.flags)
 
     def receive_datagram(self, socket: SocketName, source: Address, data: bytes, now: Instant) -> None:
         """Ignored: it has no sockets."""
@@ -112,7 +142,7 @@ class Admin:
         """How many orders were passed on and are in progress."""
         if question != "overview":
             raise UsageError("the admin service reports its overview only")
-        return {"answered": self._answered, "under_way": len(self._open)}
+        return {"answered": self._answered, "under_way": self._under_way}
 
 
 class AdminService(Service[NoSettings]):
@@ -124,6 +154,10 @@ class AdminService(Service[NoSettings]):
     def build(self, config: NoSettings, around: Surroundings) -> Machine:
         """The machine above."""
         return Admin()
+
+    def requests(self) -> Requests[AdminOrder]:
+        """Orders of administrators."""
+        return REQUESTS
 
 
 ADMIN_SERVICE = AdminService()

@@ -3,11 +3,15 @@
 In:    the bytes of one link; what the service sends.
 Out:   frames in the service's outbox; publications for its subscriptions, answers to its orders, requests of clients.
 State: the handshake, numbers of subscriptions and orders, the sequence of publications.
-Not here: keeping links and dialling again (the service), sessions of programs (client/).
+Not here: keeping links and dialling again (the service), sessions of programs (client/), the form of requests
+          (wire/requests.py).
 
 On a pipe the broker trusts a service as it trusts itself. Over a link the service presents a token, or its certificate
 in TLS, and may publish and subscribe as the broker's access list allows. Frames sent before the broker's welcome follow
 directly after the HELLO.
+
+A request is decoded here, once, and every request gets an answer or a refusal: also if the service has no requests, and
+if serving it raises. Whatever else raises in the service because of one frame costs that frame, never the link.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from heliograph.errors import ProtocolError, Reason
+from heliograph.errors import ConditionError, ProtocolError, Reason, UsageError
 from heliograph.machine import Instant, LinkId, Outbox
 from heliograph.model.origin import origin_of
 from heliograph.model.publication import Publication
@@ -26,15 +30,24 @@ from heliograph.model.subscription import Policy
 from heliograph.wire import bodies
 from heliograph.wire.frames import HEAD, LENGTH, VERSION, Frame, Kind, ServiceFlag, control, event, service
 from heliograph.wire.limits import FRAME_BYTES_MAX, HEAD_BYTES
+from heliograph.wire.requests import UNREADABLE, Asker, Requests, decode_asker
 from heliograph.wire.splitter import FROM_BROKER, Splitter
 from heliograph.wire.ways import WaysHere, decode_word
 
 BROKER_NAME = b"broker"
 ORDERS_MAX = 64  # in progress at once; a service asks rarely
+PASSED_MAX = 1_024  # orders of administrators in progress at once
+REFUSAL_LENGTH_MAX = 500  # of the text of a refusal
+FAILED = "a bug in this broker, which its log describes; only this request failed"
 
 Deliver = Callable[[Publication, Instant], None]
 Answer = Callable[[Any, Instant], None]
-Serve = Callable[[Frame, Instant], None]
+Serve = Callable[[Frame, Any, Asker, Instant], None]
+"""Gets a request: its frame, to be given to ``answer`` or ``refuse``; the struct; who asks. It may raise ProtocolError
+or UsageError to refuse."""
+Refused = Callable[[Reason], None]
+Stored = Callable[[Frame, Instant], None]
+Passed = Callable[[Frame, Instant], None]
 Warned = Callable[[Instant], None]
 Take = Callable[[bytes, Instant], None]
 Welcomed = Callable[[bodies.Welcome, Instant], None]
@@ -59,10 +72,10 @@ class Attendant(Protocol):
 class BrokerSession:
     """One link's session. The service passes it the bytes of every ``receive`` and checks ``fault`` afterwards.
 
-    ``serve`` gets requests of clients to this service, which arrive on a pipe only; ``warned`` is called when the
-    broker drains; ``attendant`` gets what an attending service is told. ``take`` gets whole deliveries of
-    ``subscribe_whole`` and of directed publications, frames as received; ``stored`` gets STORED frames; ``welcome``
-    gets the broker's welcome.
+    ``serve`` gets requests of clients to this service, which arrive on a pipe only, as one of the structs of
+    ``requests``; ``refused`` is told why a request was refused. ``warned`` is called when the broker drains;
+    ``attendant`` gets what an attending service is told. ``take`` gets whole deliveries of ``subscribe_whole`` and of
+    directed publications, frames as received; ``stored`` gets STORED frames; ``welcome`` gets the broker's welcome.
     """
 
     def __init__(
@@ -71,11 +84,13 @@ class BrokerSession:
         outbox: Outbox,
         secret: bytes,
         *,
+        requests: Requests[Any] | None = None,
         serve: Serve | None = None,
+        refused: Refused | None = None,
         warned: Warned | None = None,
         attendant: Attendant | None = None,
         take: Take | None = None,
-        stored: Serve | None = None,
+        stored: Stored | None = None,
         welcome: Welcomed | None = None,
     ) -> None:
         self.link = link
@@ -86,11 +101,14 @@ class BrokerSession:
         self._sequence = 1  # of the next publication
         self._delivers: dict[int, Deliver] = {}
         self._orders: dict[int, Answer] = {}
+        self._passed: dict[int, Passed] = {}
         self._numbers = 0
         self.welcomed = False
         self.refused: list[str] = []  # what the broker refused us, the first few
         self.fault: Reason | None = None
+        self._requests = requests
         self._serve = serve
+        self._refused = refused
         self._warned = warned
         self._attendant = attendant
         self._service = b""
@@ -134,21 +152,42 @@ class BrokerSession:
         self._write(event(topic, payload, self._origin, self._sequence))
         self._sequence += 1
 
-    def order(self, order: dict[str, Any], answer: Answer) -> None:
-        """Send an order to the broker over a pipe. ``answer`` gets the result, or None if it was refused."""
-        self.ask(BROKER_NAME, order, answer)
+    def order(self, order: dict[str, Any], answer: Answer) -> bool:
+        """Send an order to the broker over a pipe. ``answer`` gets the result, or None if it was refused. Returns False,
+        and ``answer`` gets nothing, if too many are in progress."""
+        return self.ask(BROKER_NAME, order, answer)
 
-    def ask(self, name: bytes, order: dict[str, Any], answer: Answer) -> None:
+    def ask(self, name: bytes, order: dict[str, Any], answer: Answer) -> bool:
         """Send an order to a service of the broker over a link, or to the broker over a pipe."""
         if len(self._orders) >= ORDERS_MAX:
-            return
+            return False
         self._numbers += 1
         self._orders[self._numbers] = answer
         self._write(service(name, msgspec.json.encode(order), self._numbers))
+        return True
+
+    def pass_on(self, order: msgspec.Struct, answered: Passed) -> None:
+        """Send an administrator's order to the broker over a pipe. ``answered`` gets the frame of its answer."""
+        if len(self._passed) >= PASSED_MAX:
+            raise ProtocolError(Reason.REQUESTS_OVER_LIMIT, f"{PASSED_MAX} orders are in progress")
+        self._numbers += 1
+        self._passed[self._numbers] = answered
+        self._write(service(BROKER_NAME, msgspec.json.encode(order), self._numbers))
 
     def answer(self, frame: Frame, body: bytes, flags: int = 0) -> None:
         """Answer a request that ``serve`` got."""
         self._write(service(frame.topic, body, frame.sequence, frame.origin, flags=ServiceFlag.ANSWER | flags))
+
+    def refuse(self, frame: Frame, reason: Reason, text: str = "") -> None:
+        """Refuse a request that ``serve`` got."""
+        if self._refused is not None:
+            self._refused(reason)
+        self.answer(frame, bodies.refusal(reason, text[:REFUSAL_LENGTH_MAX]), ServiceFlag.REFUSAL)
+
+    def refuse_failed(self, frame: Frame, where: str, error: Exception, now: Instant) -> None:
+        """A request that ``serve`` got raised, now or later: a bug of ours, which costs only this request."""
+        self._outbox.guard.caught(where, error, now, frame.origin)
+        self.refuse(frame, Reason.INTERNAL_ERROR, FAILED)
 
     def attend(self, service_name: str) -> None:
         """From now on, over a pipe, tell the ``attendant`` about ways, neighbours and requesters that disconnect. The
@@ -178,10 +217,13 @@ class BrokerSession:
     def receive(self, data: bytes, now: Instant) -> None:
         """Bytes from the broker. It is trusted to follow the protocol; if it does not, ``fault`` is set."""
         for raw in self._splitter.split(data):
+            frame = Frame(raw)
             try:
-                self._hear(Frame(raw), now)
+                self._hear(frame, now)
             except ProtocolError as error:
                 self.fault = self.fault or error.reason
+            except Exception as error:
+                self._outbox.guard.caught(f"session, frame of kind {frame.kind}", error, now, self.link)
         self.fault = self.fault or self._splitter.fault
 
     def _hear(self, frame: Frame, now: Instant) -> None:
@@ -194,8 +236,8 @@ class BrokerSession:
                 self._answered(frame, now)
             case Kind.SERVICE if frame.topic == BROKER_NAME:
                 self._hear_word(frame, now)
-            case Kind.SERVICE if self._serve is not None:
-                self._serve(frame, now)
+            case Kind.SERVICE:
+                self._receive_request(frame, now)
             case Kind.WELCOME:
                 self.welcomed = True
                 if self._welcome is not None:
@@ -215,11 +257,30 @@ class BrokerSession:
                 elif self._warned is not None:
                     self._warned(now)
 
+    def _receive_request(self, frame: Frame, now: Instant) -> None:
+        """A client's request. Whatever it contains, it is answered or refused, and nothing else happens."""
+        try:
+            if self._requests is None or self._serve is None:
+                raise ProtocolError(Reason.SERVICE_UNKNOWN, "this service takes no requests")
+            request = self._requests.decode(frame.payload)
+            self._serve(frame, request, decode_asker(frame.headers), now)
+        except ProtocolError as error:
+            self.refuse(frame, error.reason, error.detail)
+        except ConditionError as error:
+            self.refuse(frame, error.reason, error.detail)
+        except UsageError as error:
+            self.refuse(frame, self._requests.malformed if self._requests else Reason.BODY_MALFORMED, str(error))
+        except Exception as error:
+            self.refuse_failed(frame, f"request to {frame.topic.decode(errors='replace')}", error, now)
+
     def _hear_neighbour(self, frame: Frame, now: Instant) -> None:
         if self._attendant is None:
             return
         if frame.flags & ServiceFlag.REFUSAL:
-            code = bodies.decode(bodies.Refusal, frame.payload).code
+            try:
+                code = bodies.decode(bodies.Refusal, frame.payload).code
+            except ProtocolError:  # written by the neighbour, not by our broker
+                code = Reason.BODY_MALFORMED
             self._attendant.hear_refusal(frame.origin, frame.sequence, bodies.reason_of(code), now)
         else:
             self._attendant.hear_neighbour(frame.origin, frame.payload, now)
@@ -244,15 +305,25 @@ class BrokerSession:
             for number in numbers:
                 deliver = self._delivers.get(number)
                 if deliver is not None:
-                    deliver(publication, now)
+                    self._deliver_one(deliver, publication, now)
+
+    def _deliver_one(self, deliver: Deliver, publication: Publication, now: Instant) -> None:
+        try:
+            deliver(publication, now)
+        except Exception as error:  # the publication is dropped alone
+            self._outbox.guard.caught("session, publication", error, now, self.link)
 
     def _answered(self, frame: Frame, now: Instant) -> None:
+        passed = self._passed.pop(frame.sequence, None)
+        if passed is not None:
+            passed(frame, now)
+            return
         answer = self._orders.pop(frame.sequence, None)
         if answer is None:
             return
         try:
             said = None if frame.flags & ServiceFlag.REFUSAL else msgspec.json.decode(frame.payload)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        except UNREADABLE:
             raise ProtocolError(Reason.BODY_MALFORMED, "an answer that is not JSON") from None
         answer(said, now)
 

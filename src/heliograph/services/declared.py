@@ -1,7 +1,7 @@
 """How a service is declared: everything that a node, both drivers and the settings need to know of it, in one value.
 
 In:    one subclass of Service for each service, in the service's own folder; node.py has the list of them.
-Out:   its machine, sockets, listeners and vault; its section of the settings; its description for people.
+Out:   its machine, requests, sockets, listeners and vault; its section of the settings; its description for people.
 State: none.
 Not here: the list (node.py), the machines (each service's folder), what a live node does besides (live/beside.py).
 
@@ -23,6 +23,7 @@ from heliograph.model.settings import Problem
 from heliograph.repository import Repository
 from heliograph.trust.config import TlsConfig
 from heliograph.vault import Vault
+from heliograph.wire.requests import Requests
 
 if TYPE_CHECKING:  # cryptography is slow to load, and only nodes with certificates need it
     from heliograph.trust.keyring import Keyring
@@ -80,6 +81,11 @@ class Service(ABC, Generic[Config]):
     @abstractmethod
     def build(self, config: Config, around: Surroundings) -> Machine:
         """Build its machine. The place to import it."""
+
+    def requests(self) -> Requests[Any] | None:
+        """What clients may ask it, as typed structs; None: it refuses every request. Its machine gives the same to its
+        BrokerSession, which decodes them. The place to import them."""
+        return None
 
     def sockets(self, config: Config, broker: BrokerConfig | None) -> tuple[Socket, ...]:
         """The datagram sockets that it needs."""

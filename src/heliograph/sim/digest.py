@@ -53,7 +53,7 @@ class Digest:
         for read in effects.reads:
             self._add(b"read", repr(read).encode())
         for note in effects.notes:
-            self._add(b"note", _encode_note(note))
+            self._add(b"note", _encode_note(note.repeatable))
         if effects.stop:
             self._add(b"stop", b"")
 

@@ -106,6 +106,7 @@ def _shown(detail: Any) -> str:
     if isinstance(detail, bytes):
         return f"{len(detail)}B"
     if isinstance(detail, Note):
+        detail = detail.repeatable
         fields = " ".join(f"{name}={_shown(getattr(detail, name))}" for name in detail.__struct_fields__)
         return f"{detail.__struct_config__.tag} {fields}"
     return str(detail) if detail != {} else ""  # most publications have no headers

@@ -11,7 +11,7 @@ from __future__ import annotations
 import traceback
 from dataclasses import dataclass, field
 
-from heliograph.notes import Note
+from heliograph.notes import Note, WorkFailed
 from heliograph.sim.checkers import Violation
 from heliograph.sim.journal import Journal
 from heliograph.sim.loop import SECOND
@@ -38,7 +38,7 @@ class RunResult:
     measured: list[str]  # measurements of checkers, for people
     journal: Journal = field(repr=False)
     tally: dict[str, int] = field(default_factory=dict)  # counts of checkers, for sums over many runs
-    crash: str = ""  # the traceback of a machine that failed
+    crash: str = ""  # the traceback of a machine that failed, or of a unit of its work
 
     @property
     def ok(self) -> bool:
@@ -68,7 +68,7 @@ def play(scenario: Scenario, seed: int, *, keep_journal: bool = False) -> RunRes
         world = stage.world
         violations += [Violation("contract", world.step, world.loop.now, text) for text in world.faults()]
         violations += _idle(stage)
-    return _result(stage, seed, violations, measured, crash)
+    return _result(stage, seed, violations, measured, crash or errors.traceback)
 
 
 def _run(stage: ScenarioWorld) -> None:
@@ -127,9 +127,13 @@ class _ErrorNotes:
 
     def __init__(self, journal: Journal) -> None:
         self.violations: list[Violation] = []
+        self.traceback = ""  # of the first unit of work that failed (guard.py)
         self._journal = journal
         journal.watch("note", self._see)
 
     def _see(self, who: str, note: Note) -> None:
         if note.level == "error":
-            self.violations.append(Violation("notes", self._journal.step, self._journal.instant, f"{who}: {note}"))
+            text = f"{who}: {note.repeatable}"
+            self.violations.append(Violation("notes", self._journal.step, self._journal.instant, text))
+        if isinstance(note, WorkFailed):
+            self.traceback = self.traceback or note.traceback

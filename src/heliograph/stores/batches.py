@@ -157,7 +157,12 @@ class Batches:
             else:
                 self._refer(key, asked, found, now)
 
-        self._vault.read(ReadLogs(prefix, after), answered, lambda reason, now: self._fail(key, asked, reason, ""))
+        self._vault.read(
+            ReadLogs(prefix, after),
+            answered,
+            lambda reason, now: self._fail(key, asked, reason, ""),
+            lambda now: self._fail(key, asked, Reason.INTERNAL_ERROR, ""),
+        )
 
     def _refer(self, key: BatchKey, asked: _WaitingCommit, found: dict[str, Log], now: Instant) -> None:
         request = asked.request

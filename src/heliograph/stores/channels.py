@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from heliograph.errors import ProtocolError, Reason
+from heliograph.guard import Guard
 from heliograph.machine import Instant, Timers
 from heliograph.matching.condition import Condition
 from heliograph.matching.languages import condition_of
@@ -41,13 +42,20 @@ class Channels:
     """All open readings."""
 
     def __init__(
-        self, tail: Tail, vault: VaultCalls, timers: Timers, send: Callable[[bytes], None], channels_max: int
+        self,
+        tail: Tail,
+        vault: VaultCalls,
+        timers: Timers,
+        send: Callable[[bytes], None],
+        channels_max: int,
+        guard: Guard,
     ) -> None:
         self._tail = tail
         self._vault = vault
         self._timers = timers
         self._send = send
         self._max = channels_max
+        self._guard = guard
         self._channels: dict[ChannelKey, Channel] = {}
         self._by_name: dict[NameKey, ChannelKey] = {}
         self._ready: dict[ChannelKey, None] = {}  # channels that may have something to do
@@ -181,10 +189,22 @@ class Channels:
         ready, self._ready = self._ready, {}
         for here in ready:
             channel = self._channels.get(here)
-            if channel is not None and self._serve(here, channel, now):
+            if channel is not None and self._serve_guarded(here, channel, now):
                 self._ready[here] = None
         if self._ready:
             self._timers.set("channels", now, lambda _: None)
+
+    def _serve_guarded(self, here: ChannelKey, channel: Channel, now: Instant) -> bool:
+        """The same; what raises ends this reading, and no other."""
+        try:
+            return self._serve(here, channel, now)
+        except Exception as error:
+            self._guard.caught("reading of a store", error, now, entity=channel.key[0] if channel.key else "")
+            self._fail(here)
+            return False
+
+    def _fail(self, here: ChannelKey) -> None:
+        self.close(here, Reason.INTERNAL_ERROR, "a bug in this store, which its log describes")
 
     def _serve(self, here: ChannelKey, channel: Channel, now: Instant) -> bool:
         """Send a few frames. Returns True if there is more to do at once."""
@@ -249,7 +269,9 @@ class Channels:
             if self._channels.get(here) is channel:
                 self.close(here, reason, "the store cannot read")
 
-        self._vault.read(Read(MAIN, channel.cursor, None, bytes_max), answered, unanswered)
+        self._vault.read(
+            Read(MAIN, channel.cursor, None, bytes_max), answered, unanswered, lambda now: self._fail(here)
+        )
         return False
 
     def _follow(self, here: ChannelKey, channel: Channel, run: Run, reference: PartReference) -> None:
@@ -266,7 +288,12 @@ class Channels:
             if self._channels.get(here) is channel:
                 self.close(here, reason, "the store cannot read")
 
-        self._vault.read(Read(reference.log or MAIN, reference.start, None, READ_BYTES), answered, unanswered)
+        self._vault.read(
+            Read(reference.log or MAIN, reference.start, None, READ_BYTES),
+            answered,
+            unanswered,
+            lambda now: self._fail(here),
+        )
 
     def _gap(self, channel: Channel, until: int, reason: Reason | None, text: str) -> None:
         frame = channel.empty_frame(self._store)

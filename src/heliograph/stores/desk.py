@@ -10,7 +10,7 @@ It is idle until the first request: in a network without stores it has nothing t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
 
@@ -24,6 +24,7 @@ from heliograph.stores.known import KnownStores
 from heliograph.wire import bodies
 from heliograph.wire import stores as wire
 from heliograph.wire.frames import Frame, ServiceFlag
+from heliograph.wire.requests import Asker
 from heliograph.wire.stores import StoreAdvertisement, StoredFlag
 
 NAME = "stores"
@@ -40,6 +41,8 @@ class _Open:
     """A request that a store should answer."""
 
     frame: Frame
+    request: wire.StoreRequest
+    asker: Asker
     until: Instant
 
 
@@ -62,7 +65,11 @@ class StoresDesk:
     def attach(self, link: LinkId, peer: Peer, now: Instant) -> None:
         """The broker is attached."""
         self._session = BrokerSession(
-            link, self._outbox, self._secret, serve=self._serve, stored=self._answered, welcome=self._welcomed
+            *(link, self._outbox, self._secret),
+            requests=wire.REQUESTS,
+            serve=self._serve,
+            stored=self._answered,
+            welcome=self._welcomed,
         )
 
     def detach(self, link: LinkId, reason: Reason, now: Instant) -> None:
@@ -110,29 +117,36 @@ class StoresDesk:
 
     # -- serving ------------------------------------------------------------------------------------------------
 
-    def _serve(self, frame: Frame, now: Instant) -> None:
+    def _serve(self, frame: Frame, request: wire.StoreRequest, asker: Asker, now: Instant) -> None:
         self._wake_up(now)
-        waiting = _Open(frame, now + PATIENCE_MS * NS_PER_MS)
+        waiting = _Open(frame, request, asker, now + PATIENCE_MS * NS_PER_MS)
         if len(self._waiting) >= WAITING_MAX:
-            self._refuse(frame, Reason.STORES_OVER_LIMIT, "too many requests wait for a store to be heard of")
-        elif not self._handle(waiting, now):
+            raise ProtocolError(Reason.STORES_OVER_LIMIT, "too many requests wait for a store to be heard of")
+        if not self._handle(waiting, now):
             self._waiting.append(waiting)
             self._timers.set("waiting", self._waiting[0].until, self._try_again)
 
     def _try_again(self, now: Instant) -> None:
         """A store became known, or requests have waited long enough."""
         waiting, self._waiting = self._waiting, []
-        self._waiting = [each for each in waiting if not self._handle(each, now)]
+        self._waiting = [each for each in waiting if not self._handle_late(each, now)]
         if self._waiting:
             self._timers.set("waiting", max(now + 1, self._waiting[0].until), self._try_again)
 
+    def _handle_late(self, asked: _Open, now: Instant) -> bool:
+        """The same as when it came: what raises costs this request, and none of those that wait with it."""
+        assert self._session is not None
+        try:
+            return self._handle(asked, now)
+        except ProtocolError as error:
+            self._session.refuse(asked.frame, error.reason, error.detail)
+        except Exception as error:
+            self._session.refuse_failed(asked.frame, "request to stores, later", error, now)
+        return True
+
     def _handle(self, asked: _Open, now: Instant) -> bool:
         """Answer a request or pass it on. Returns False if it must wait for a store to become known."""
-        try:
-            request = wire.decode_request(asked.frame.payload)
-        except ProtocolError as error:
-            self._refuse(asked.frame, error.reason, error.detail)
-            return True
+        request = asked.request
         assert self._awake_at is not None
         settled = now >= self._awake_at + PATIENCE_MS * NS_PER_MS or now >= asked.until
         if isinstance(request, wire.FindStores):
@@ -140,9 +154,9 @@ class StoresDesk:
         known = self._known.get(request.store, now)
         if known is None or not self._inbox:
             if settled:
-                self._refuse(asked.frame, Reason.STORE_UNKNOWN, f"nobody has heard of the store {request.store}")
-            return settled
-        self._pass_on(asked.frame, request, now)
+                raise ProtocolError(Reason.STORE_UNKNOWN, f"nobody has heard of the store {request.store}")
+            return False
+        self._pass_on(asked, request, now)
         return True
 
     def _find(self, frame: Frame, request: wire.FindStores, settled: bool, now: Instant) -> bool:
@@ -154,28 +168,27 @@ class StoresDesk:
             found = self._known.all(now)
         wait = not settled and (not found or not request.topic)  # a filter may have more; for a topic, any will do
         if not wait:
-            self._answer(frame, wire.encode(wire.StoresFound(found)))
+            assert self._session is not None
+            self._session.answer(frame, wire.encode(wire.StoresFound(found)))
         return not wait
 
-    def _pass_on(self, frame: Frame, request: wire.StoreRequest, now: Instant) -> None:
+    def _pass_on(self, asked: _Open, request: wire.RequestToStore, now: Instant) -> None:
+        """Publish a request for its store. What goes on is the struct, encoded anew, never the client's bytes."""
         assert self._session is not None
-        assert not isinstance(request, wire.FindStores)
         is_quiet = isinstance(request, wire.GiveCredit)
         if not is_quiet and len(self._open) >= UNDER_WAY_MAX:
-            self._refuse(frame, Reason.STORES_OVER_LIMIT, "too many requests to stores are under way")
-            return
-        number = 0
+            raise ProtocolError(Reason.STORES_OVER_LIMIT, "too many requests to stores are under way")
+        number, asker = (0 if is_quiet else self._next), asked.asker
+        body = msgspec.Raw(wire.encode(request))
+        passed = wire.encode(wire.Asked(number, self._inbox, asker.entity, asker.roles, asker.inbox, body))
         if is_quiet:
-            self._answer(frame, b"{}")
+            self._session.answer(asked.frame, b"{}")
         else:
-            number, self._next = self._next, self._next + 1
-            self._open[number] = _Open(frame, now + TIME_OUT_MS * NS_PER_MS)
+            self._next += 1
+            self._open[number] = replace(asked, until=now + TIME_OUT_MS * NS_PER_MS)
             if len(self._open) == 1:
                 self._timers.set("open", now + TIME_OUT_MS * NS_PER_MS, self._time_out)
-        asker = msgspec.json.decode(frame.headers)
-        body = msgspec.json.decode(frame.payload)
-        asked = wire.Asked(number, self._inbox, asker["entity"], asker["roles"], asker["inbox"], body)
-        self._session.publish(wire.REQUEST % int(request.store, 16), wire.encode(asked))
+        self._session.publish(wire.REQUEST % int(request.store, 16), passed)
 
     def _answered(self, frame: Frame, now: Instant) -> None:
         """An answer of a store."""
@@ -186,18 +199,12 @@ class StoresDesk:
         self._session.answer(opened.frame, frame.payload, ServiceFlag.REFUSAL if is_refusal else 0)
 
     def _time_out(self, now: Instant) -> None:
+        if self._session is None:
+            return
         for number in [number for number, opened in self._open.items() if opened.until <= now]:
-            self._refuse(self._open.pop(number).frame, Reason.TIME_OUT, "the store does not answer")
+            self._session.refuse(self._open.pop(number).frame, Reason.TIME_OUT, "the store does not answer")
         if self._open:
             self._timers.set("open", next(iter(self._open.values())).until, self._time_out)
-
-    def _answer(self, frame: Frame, body: bytes) -> None:
-        assert self._session is not None
-        self._session.answer(frame, body)
-
-    def _refuse(self, frame: Frame, reason: Reason, text: str) -> None:
-        assert self._session is not None
-        self._session.answer(frame, bodies.refusal(reason, text), ServiceFlag.REFUSAL)
 
     # -- the rest of the contract ---------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ import msgspec
 
 from heliograph.broker.hot import frames_of
 from heliograph.errors import ProtocolError, Reason
+from heliograph.guard import Guard
 from heliograph.machine import Instant, Timers
 from heliograph.stores.asking import Asking
 from heliograph.stores.chain import ASK_NS, Chain, Verdict
@@ -109,6 +110,7 @@ class Intake:
         grown: Grown,
         failed: Callable[[Reason, Instant], None],
         wall: Callable[[Instant], int],
+        guard: Guard,
     ) -> None:
         self._vault = vault
         self._timers = timers
@@ -120,6 +122,7 @@ class Intake:
         self._grown = grown
         self._failed = failed
         self._wall = wall
+        self._guard = guard
         self.id = 0  # of the store; 0: not known yet, and nothing is accepted
         self._id_text = ""
         self.state = "open"
@@ -201,7 +204,11 @@ class Intake:
                     piece, piece_origin, piece_at, count, expected = chain, origin, start, 1, sequence
                     start = end
                     continue
-            self._take_one(frames[start:end], word, origin, sequence, quality, now)
+            try:
+                self._take_one(frames[start:end], word, origin, sequence, quality, now)
+            except Exception as error:  # this publication is dropped alone; its publisher will repeat it
+                self.counts.dropped += 1
+                self._guard.caught("publication for a store", error, now)
             start = end
         if piece is not None:
             self._add_piece(piece, piece_origin, frames[piece_at:start], count, expected)

@@ -8,10 +8,13 @@ Not here: their machines (store.py, desk.py).
 
 from __future__ import annotations
 
+from typing import Any
+
 from heliograph.machine import Machine
 from heliograph.services.declared import NoSettings, Opened, Service, Surroundings
 from heliograph.stores.config import STORE, StoreConfig
 from heliograph.vault import Vault
+from heliograph.wire.requests import Requests
 
 PLACE = "heliograph-stores"
 
@@ -66,6 +69,12 @@ class StoresService(Service[NoSettings]):
         from heliograph.stores.desk import StoresDesk
 
         return StoresDesk(around.seed)
+
+    def requests(self) -> Requests[Any]:
+        """Those that it answers itself, and those for stores."""
+        from heliograph.wire.stores import REQUESTS
+
+        return REQUESTS
 
 
 STORE_SERVICE = StoreService()

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from heliograph.errors import ProtocolError, Reason
+from heliograph.guard import Guard
 from heliograph.machine import Instant
 from heliograph.model.identity import Role
 from heliograph.stores.batches import Batches
@@ -42,6 +43,7 @@ class Serving:
         send: Callable[[bytes], None],
         wall: Callable[[Instant], int],
         counts: Callable[[], dict[str, int]],
+        guard: Guard,
     ) -> None:
         self._vault = vault
         self._tail = tail
@@ -52,6 +54,7 @@ class Serving:
         self._send = send
         self._wall = wall
         self._counts = counts
+        self._guard = guard
         self._store = 0
         self.refused: dict[str, int] = {}
 
@@ -70,9 +73,12 @@ class Serving:
             inbox = wire.inbox_of(asked.inbox)
             if inbox is None:
                 raise ProtocolError(Reason.BODY_MALFORMED, "the asker has no inbox")
-            self._handle(asked, wire.convert_request(asked.body), inbox, now)
+            self._handle(asked, wire.REQUESTS.decode(bytes(asked.body)), inbox, now)
         except ProtocolError as error:
             self._refuse(asked, error.reason, error.detail)
+        except Exception as error:
+            self._guard.caught("request to a store", error, now, entity=asked.entity)
+            self._fail(asked)
 
     def _handle(self, asked: Asked, request: wire.StoreRequest, inbox: bytes, now: Instant) -> None:
         match request:
@@ -141,7 +147,12 @@ class Serving:
             except ProtocolError as error:
                 self._refuse(asked, error.reason, error.detail)
 
-        self._vault.read(Read(MAIN, start, since_ns, 1), answered, lambda reason, _: self._refuse(asked, reason, ""))
+        self._vault.read(
+            Read(MAIN, start, since_ns, 1),
+            answered,
+            lambda reason, _: self._refuse(asked, reason, ""),
+            lambda _: self._fail(asked),
+        )
 
     def _begin(self, asked: Asked, request: wire.OpenChannel, inbox: bytes, position: int | None, now: Instant) -> None:
         key: NameKey | None = (asked.entity, request.name) if request.name else None
@@ -162,6 +173,7 @@ class Serving:
             [self._names.put(key, new)],
             lambda _, now: self._opened(asked, request, position, state is None),
             lambda reason, _: self._refuse(asked, reason, "the name could not be kept"),
+            lambda _: self._fail(asked),
         )
 
     def _default_start(self, request: wire.OpenChannel, state: NameState | None) -> int:
@@ -188,6 +200,7 @@ class Serving:
             [self._names.put(key, new)],
             lambda _, now: self._answer(asked, wire.RequestDone(before=new.before)),
             lambda reason, _: self._refuse(asked, reason, "the acknowledgement could not be kept"),
+            lambda _: self._fail(asked),
         )
 
     def _drop(self, asked: Asked, request: wire.DropName) -> None:
@@ -199,6 +212,7 @@ class Serving:
             [change],
             lambda _, now: self._answer(asked, wire.RequestDone()),
             lambda reason, _: self._refuse(asked, reason, "the name could not be dropped"),
+            lambda _: self._fail(asked),
         )
 
     # -- listings -----------------------------------------------------------------------------------------------
@@ -237,6 +251,10 @@ class Serving:
     def _refuse(self, asked: Asked, reason: Reason, text: str) -> None:
         self._count(reason)
         self._say(asked, bodies.refusal(reason, text), StoredFlag.ANSWER | StoredFlag.REFUSAL)
+
+    def _fail(self, asked: Asked) -> None:
+        """It raised, now or when the vault answered: a bug of ours, which costs only this request."""
+        self._refuse(asked, Reason.INTERNAL_ERROR, "a bug in this store, which its log describes")
 
     def _count(self, reason: Reason) -> None:
         self.refused[reason.word] = self.refused.get(reason.word, 0) + 1

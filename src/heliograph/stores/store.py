@@ -71,10 +71,11 @@ class Store:
         self._damaged = 0  # records at the ends of the logs, when the vault was opened
         self._known = KnownStores()
         self._plain = PlainTopics(config, self._known, lambda: self.id)
+        guard = self._outbox.guard
         self._vault = VaultCalls(self._outbox)
         self._tail = Tail()
         self._names = Names(config)
-        self._channels = Channels(self._tail, self._vault, self._timers, self._send, config.channels_max)
+        self._channels = Channels(self._tail, self._vault, self._timers, self._send, config.channels_max, guard)
         self._batches = Batches(self._vault, self._timers, self._tail, self._grown, self._wall)
         self._intake = Intake(
             self._vault,
@@ -87,6 +88,7 @@ class Store:
             grown=self._grown,
             failed=self._commit_failed,
             wall=self._wall,
+            guard=guard,
         )
         self._serving = Serving(
             self._vault,
@@ -98,6 +100,7 @@ class Store:
             self._send,
             self._wall,
             self._counts,
+            guard,
         )
         self._retention = Retention(
             config,

@@ -1,7 +1,7 @@
 """Calls to the vault: each commit and read, with the functions to call when it is answered.
 
 In:    changes and queries with two functions; answers by ticket.
-Out:   commits and reads in the outbox; the functions called, once each.
+Out:   commits and reads in the outbox; the functions called, once each; if they raise, what to do for the peer.
 State: calls in progress.
 Not here: what is stored (the other files here), the vault (vault.py).
 """
@@ -17,6 +17,9 @@ from heliograph.vault import Change, Query
 
 Answered = Callable[[Any, Instant], None]
 Unanswered = Callable[[Reason, Instant], None]
+Rescue = Callable[[Instant], None]
+"""For a call that one peer caused: called if its functions raise, so that only this peer loses something (guard.py).
+Without it what raises is our own fault, because the call is about more than one peer."""
 
 
 class VaultCalls:
@@ -24,20 +27,34 @@ class VaultCalls:
 
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
-        self._open: dict[Ticket, tuple[Answered, Unanswered]] = {}
+        self._open: dict[Ticket, tuple[Answered, Unanswered, Rescue | None]] = {}
 
-    def commit(self, changes: Sequence[Change], answered: Answered, unanswered: Unanswered) -> None:
+    def commit(
+        self, changes: Sequence[Change], answered: Answered, unanswered: Unanswered, rescue: Rescue | None = None
+    ) -> None:
         """Make a durable change."""
-        self._open[self._outbox.commit(changes)] = (answered, unanswered)
+        self._open[self._outbox.commit(changes)] = (answered, unanswered, rescue)
 
-    def read(self, query: Query, answered: Answered, unanswered: Unanswered) -> None:
+    def read(self, query: Query, answered: Answered, unanswered: Unanswered, rescue: Rescue | None = None) -> None:
         """Read something."""
-        self._open[self._outbox.read(query)] = (answered, unanswered)
+        self._open[self._outbox.read(query)] = (answered, unanswered, rescue)
 
     def done(self, ticket: Ticket, result: Any, now: Instant) -> None:
         """A call succeeded."""
-        self._open.pop(ticket)[0](result, now)
+        answered, _, rescue = self._open.pop(ticket)
+        self._call(answered, result, rescue, now)
 
     def failed(self, ticket: Ticket, reason: Reason, now: Instant) -> None:
         """A call failed."""
-        self._open.pop(ticket)[1](reason, now)
+        _, unanswered, rescue = self._open.pop(ticket)
+        self._call(unanswered, reason, rescue, now)
+
+    def _call(self, call: Callable[[Any, Instant], None], result: Any, rescue: Rescue | None, now: Instant) -> None:
+        if rescue is None:
+            call(result, now)
+            return
+        try:
+            call(result, now)
+        except Exception as error:
+            self._outbox.guard.caught("vault's answer", error, now)
+            rescue(now)

@@ -25,6 +25,7 @@ from heliograph.model.topics import INBOX_ROOT, is_inbox
 from heliograph.wire.bodies import Body
 from heliograph.wire.frames import BODY_BYTES, HEAD, Frame, Kind
 from heliograph.wire.limits import FRAME_BYTES_MAX, PAYLOAD_BYTES_MAX
+from heliograph.wire.requests import UNREADABLE, Requests
 
 STORES = b"stores"
 """The service at every broker that knows which store serves which topics, and passes requests on to stores."""
@@ -106,7 +107,7 @@ class Asked(Body, frozen=True):
     entity: str  # the requester, as proven to its broker
     roles: list[str]
     inbox: str  # of the requester
-    body: dict[str, Any]  # one of the requests below
+    body: msgspec.Raw  # one of the requests below, as the service encoded it
 
 
 # What a client asks the service `stores` of its broker. All but FindStores are passed on to the store that they name.
@@ -199,9 +200,8 @@ class CommitBatch(Body, frozen=True, tag="commit", tag_field="do"):
     parts: Annotated[list[tuple[Name, Count]], msgspec.Meta(max_length=PARTS_MAX)]
 
 
-StoreRequest = (
-    FindStores
-    | AttachPublisher
+RequestToStore = (
+    AttachPublisher
     | OpenChannel
     | GiveCredit
     | AckPositions
@@ -211,6 +211,9 @@ StoreRequest = (
     | ListNames
     | CommitBatch
 )
+StoreRequest = FindStores | RequestToStore
+REQUESTS: Requests[StoreRequest] = Requests(StoreRequest)
+"""What both the service `stores` and a store decode with."""
 
 
 # The answers.
@@ -312,8 +315,6 @@ class Notice(Body, frozen=True):
 _encoder = msgspec.json.Encoder()
 _B = TypeVar("_B", bound=msgspec.Struct)
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
-_requests: msgspec.json.Decoder[StoreRequest] = msgspec.json.Decoder(StoreRequest)
-_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 def encode(body: Body) -> bytes:
@@ -328,26 +329,9 @@ def decode(kind: type[_B], data: bytes) -> _B:
         decoder = _decoders[kind] = msgspec.json.Decoder(kind)
     try:
         body: _B = decoder.decode(data)
-    except _ERRORS as error:
+    except UNREADABLE as error:
         raise ProtocolError(Reason.BODY_MALFORMED, str(error)) from None
     return body
-
-
-def decode_request(data: bytes) -> StoreRequest:
-    """JSON as a client's request to the service `stores`."""
-    try:
-        return _requests.decode(data)
-    except _ERRORS as error:
-        raise ProtocolError(Reason.BODY_MALFORMED, str(error)) from None
-
-
-def convert_request(body: dict[str, Any]) -> StoreRequest:
-    """The same from JSON that is already decoded."""
-    try:
-        request: StoreRequest = msgspec.convert(body, StoreRequest)
-    except _ERRORS as error:
-        raise ProtocolError(Reason.BODY_MALFORMED, str(error)) from None
-    return request
 
 
 def stored(

@@ -215,6 +215,7 @@ def test_a_count_names_the_last_parcel_and_not_what_follows_it_in_the_read() -> 
         b.routing.plans,
         b.wires,
         b.timers,
+        Outbox().guard,
         lambda neighbour, now: None,
         lambda link, frames, way, now: arrived.append(frames),
     )

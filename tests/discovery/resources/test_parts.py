@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heliograph.discovery.resources import messages
-from heliograph.discovery.resources.calls import decode_call
+from heliograph.discovery.resources.calls import REQUESTS
 from heliograph.discovery.resources.conditions import fixed_condition, read_condition
 from heliograph.discovery.resources.config import ResourcesConfig
 from heliograph.discovery.resources.messages import AdvertisementsTold, FoundResource
@@ -273,7 +273,7 @@ def test_a_watcher_is_told_each_change_once_whatever_is_repeated_or_saved() -> N
 
 @given(st.binary(max_size=200))
 def test_any_message_is_read_or_refused(data: bytes) -> None:
-    for decode in (messages.decode, decode_call):
+    for decode in (messages.decode, REQUESTS.decode):
         with suppress(ProtocolError):
             decode(data)
 

@@ -12,6 +12,8 @@ from heliograph.broker.routing.plans import Plans
 from heliograph.broker.routing.ports import HopSink, LinkWriter, Neighbour, Port
 from heliograph.broker.routing.targets import TargetedRun, Targets
 from heliograph.broker.routing.view import View
+from heliograph.errors import Reason
+from heliograph.guard import Guard
 from heliograph.machine import Instant
 from heliograph.wire.frames import Frame
 
@@ -19,10 +21,11 @@ from heliograph.wire.frames import Frame
 class Forwarding:
     """Sends frames to their targets."""
 
-    def __init__(self, view: View, plans: Plans, links: LinkWriter) -> None:
+    def __init__(self, view: View, plans: Plans, links: LinkWriter, guard: Guard) -> None:
         self._view = view
         self._plans = plans
         self._links = links
+        self._guard = guard
         self.forwarded = 0  # parcels
         self.replanned = 0
         self.unroutable = 0
@@ -56,4 +59,9 @@ class Forwarding:
         return len(sent) + len(waiting)
 
     def _plan(self, gone: Neighbour, run: TargetedRun, now: Instant) -> None:
-        self.forward(gone.link, self._plans.widened(run.targets), run.frames, run.ttl, run.trace, now)
+        """One that raises is dropped: it must not end the link that it is sent on instead, and then the next."""
+        try:
+            self.forward(gone.link, self._plans.widened(run.targets), run.frames, run.ttl, run.trace, now)
+        except Exception as error:
+            self._guard.caught("parcel, planned again", error, now, gone.link.id, gone.name)
+            self._links.count(Reason.INTERNAL_ERROR)

@@ -22,6 +22,8 @@ from heliograph.broker.routing.ports import GONE, HopSink, LinkWriter, Neighbour
 from heliograph.broker.routing.seen import NS_PER_MS
 from heliograph.broker.routing.targets import Targets
 from heliograph.broker.routing.view import View
+from heliograph.errors import ProtocolError, Reason
+from heliograph.guard import Guard
 from heliograph.machine import Instant, Timers
 from heliograph.wire.frames import SCAN, Frame, Kind, control, hops_of
 from heliograph.wire.limits import HEAD_BYTES, TRACE_MAX
@@ -61,6 +63,7 @@ class Parcels:
 
     __slots__ = (
         "_arrive",
+        "_guard",
         "_links",
         "_plans",
         "_relieve",
@@ -78,6 +81,7 @@ class Parcels:
         plans: Plans,
         links: LinkWriter,
         timers: Timers,
+        guard: Guard,
         relieve: Callable[[Neighbour, Instant], None],
         arrive: Arrive,
     ) -> None:
@@ -85,6 +89,7 @@ class Parcels:
         self._plans = plans
         self._links = links
         self._timers = timers
+        self._guard = guard
         self._ways: dict[tuple[int, int, int, bytes], Way] = {}  # entries of an older map are never found again
         self._relieve = relieve  # called when a suspected neighbour is heard
         self._arrive = arrive  # reads frames that are for us
@@ -107,24 +112,30 @@ class Parcels:
             top = pos + HEAD_BYTES + hops_length
             if word & 0xFF != PARCEL or end > size or top > end:
                 break
-            hops = data[pos + HEAD_BYTES : top]
-            way = self.known_way(word, members, hops)
-            if way is None:
-                way = self._meet(Frame(data[pos:top]))
-                self._ways[(self._view.settled, word, members, hops)] = way
             heard = number
-            frames = data[top:end]
-            if way.is_here:
-                self.arrived += 1
-                self._arrive(link, frames, way, now)
-            self.forwarded += len(way.sinks)
-            for sink in () if way.joins else way.sinks:
-                if sink.link.sink is sink:
-                    sink.link.out.append(frames)
-                else:
-                    self._links.deliver(link, sink, frames, now)
-            if way.lost:
-                self.unroutable += way.lost
+            try:
+                hops = data[pos + HEAD_BYTES : top]
+                way = self.known_way(word, members, hops)
+                if way is None:
+                    way = self._meet(Frame(data[pos:top]))
+                    self._ways[(self._view.settled, word, members, hops)] = way
+                frames = data[top:end]
+                if way.is_here:
+                    self.arrived += 1
+                    self._arrive(link, frames, way, now)
+                self.forwarded += len(way.sinks)
+                for sink in () if way.joins else way.sinks:
+                    if sink.link.sink is sink:
+                        sink.link.out.append(frames)
+                    else:
+                        self._links.deliver(link, sink, frames, now)
+                if way.lost:
+                    self.unroutable += way.lost
+            except ProtocolError:
+                raise
+            except Exception as error:  # the neighbour only relayed it: the parcel is dropped alone
+                self._guard.caught("parcel", error, now, link.id, neighbour.name)
+                self._links.count(Reason.INTERNAL_ERROR)
             pos = end
             if link.state == GONE:
                 break

@@ -91,7 +91,7 @@ class Routing:
         self.changeover = Changeover(view, self._holds, self.plans, teller, links, timers)
         self.eddies = Eddies(view, self._holds, self.plans, timers)
         self.barriers = Barriers(view, self.advertising.leadership, teller, timers)
-        self.forwarding = Forwarding(view, self.plans, links)
+        self.forwarding = Forwarding(view, self.plans, links, outbox.guard)
         self.destinations = Destinations(view, self.plans)
         self._settle_at: Instant = 0  # not earlier, unless it is urgent
         self._settle_timer: Instant | None = None

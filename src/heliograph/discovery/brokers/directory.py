@@ -137,6 +137,8 @@ class Directory:
                     raise ProtocolError(Reason.KIND_UNEXPECTED, message.kind.name)
         except ProtocolError as error:
             self._count(error)
+        except Exception as error:
+            self._outbox.guard.caught("datagram to the directory", error, now, entity=source[0])
 
     def _heard(self, publication: Publication, now: Instant) -> None:
         """A publication from a broker of the network."""
@@ -232,6 +234,10 @@ class Directory:
                 self._receive_from(guest, link, messages.unpack(frame.payload, padded=False), now)
             except ProtocolError as error:
                 self._count(error)
+            except Exception as error:
+                self._outbox.guard.caught("frame to the directory", error, now, link, guest.host)
+                self._outbox.hang_up(link, Reason.INTERNAL_ERROR)
+                return
         if guest.splitter.fault is not None:
             self._outbox.hang_up(link, guest.splitter.fault)
 

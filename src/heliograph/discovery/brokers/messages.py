@@ -34,6 +34,7 @@ from heliograph.errors import ProtocolError, Reason
 from heliograph.wire.bodies import Network
 from heliograph.wire.frames import Kind
 from heliograph.wire.limits import HEAD_BYTES
+from heliograph.wire.requests import Requests
 
 HEAD = Struct("<3sBBBHH16s")
 MAGIC = b"HGD"
@@ -380,3 +381,14 @@ def marks_of(brokers: Iterable[str]) -> bytes:
 def bare(message: Message) -> bytes:
     """The message for topics and links: without padding, and without the cookie, which other parties must not see."""
     return pack(replace(message, cookie=NO_COOKIE), pad=False)
+
+
+def _read_request(data: bytes) -> CertificateRequest:
+    message = unpack(data, padded=False)
+    if message.kind != MessageKind.CERTIFICATE_REQUEST:
+        raise ProtocolError(Reason.KIND_UNEXPECTED, "this service only hands out certificates")
+    return decode(CertificateRequest, message.body)
+
+
+REQUESTS: Requests[CertificateRequest] = Requests(CertificateRequest, read=_read_request)
+"""What clients may ask the responder of a broker."""

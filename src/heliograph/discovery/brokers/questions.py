@@ -20,13 +20,15 @@ import msgspec
 
 from heliograph.errors import ProtocolError, Reason, UsageError
 from heliograph.wire import bodies
+from heliograph.wire.bodies import Body
 from heliograph.wire.frames import Frame, ServiceFlag, service
+from heliograph.wire.requests import Requests
 
 NAME = b"admin"
 ROWS_MAX = 500  # in one answer: well within a frame
 
 
-class Question(msgspec.Struct):
+class Question(Body, frozen=True):
     """What is asked."""
 
     question: str = "overview"
@@ -34,7 +36,7 @@ class Question(msgspec.Struct):
     start: int = 0
 
 
-_decode = msgspec.json.Decoder(Question).decode
+_requests = Requests(Question, malformed=Reason.QUESTION_UNKNOWN)
 
 
 class Questions:
@@ -47,11 +49,11 @@ class Questions:
     def answer(self, frame: Frame) -> bytes:
         """The frame to send back."""
         try:
-            said = msgspec.json.encode(self._said(_decode(frame.payload)))
+            said = msgspec.json.encode(self._said(_requests.decode(frame.payload)))
             flags = int(ServiceFlag.ANSWER)
         except ProtocolError as error:
             said, flags = bodies.refusal(error.reason, error.detail), ServiceFlag.ANSWER | ServiceFlag.REFUSAL
-        except (UsageError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        except UsageError as error:
             said = bodies.refusal(Reason.QUESTION_UNKNOWN, str(error)[:200])
             flags = ServiceFlag.ANSWER | ServiceFlag.REFUSAL
         return service(NAME, said, frame.sequence, flags=flags)

@@ -70,6 +70,7 @@ from heliograph.machine import (
 from heliograph.model.publication import Publication
 from heliograph.services.broker_session import BrokerSession
 from heliograph.wire.frames import Frame
+from heliograph.wire.requests import Asker
 
 if TYPE_CHECKING:  # cryptography is slow to load, and only nodes with certificates need it
     from heliograph.trust.keyring import Keyring
@@ -131,7 +132,13 @@ class Responder:
             self._advertisements.advertise(now)
             return
         withdraw = self._advertisements.withdraw
-        session = self._session = BrokerSession(link, self._outbox, self._secret, serve=self._serve, warned=withdraw)
+        session = self._session = BrokerSession(
+            *(link, self._outbox, self._secret),
+            requests=messages.REQUESTS,
+            serve=self._serve,
+            refused=self._refused,
+            warned=withdraw,
+        )
         session.hello(RESPONDER)
         session.subscribe(REQUEST_TOPIC, self._heard_request)
         session.subscribe(ANNOUNCEMENT_TOPIC, self._heard_announcement)
@@ -151,10 +158,7 @@ class Responder:
     def receive(self, link: LinkId, data: bytes, now: Instant) -> None:
         """Bytes from the broker, or from a directory."""
         if self._uplinks.has(link):
-            try:
-                self._uplinks.receive(link, data, now)
-            except ProtocolError as error:
-                self._count(error)
+            self._uplinks.receive(link, data, now)
             return
         session = self._session
         if session is None or session.link != link:
@@ -179,17 +183,10 @@ class Responder:
         if (self._status.willing, self._status.island, self._status.ports) != before:
             self._advertisements.advertise(now)  # at once, so that directories know where it is
 
-    def _serve(self, frame: Frame, now: Instant) -> None:
+    def _serve(self, frame: Frame, asked: CertificateRequest, asker: Asker, now: Instant) -> None:
         """A client's request to this service: for a chain of certificates that does not fit a datagram."""
         assert self._session is not None
-        try:
-            asked = messages.unpack(frame.payload, padded=False)
-            if asked.kind != MessageKind.CERTIFICATE_REQUEST:
-                raise ProtocolError(Reason.KIND_UNEXPECTED, "this service only hands out certificates")
-            chain = self._chain(asked)
-        except ProtocolError as error:
-            self._count(error)
-            chain = b""
+        chain = self._signing.chain(asked.hash) or b""
         self._session.answer(frame, messages.write(Certificate(chain), pad=False))
 
     # -- requests ---------------------------------------------------------------------------------------------------
@@ -224,6 +221,8 @@ class Responder:
                     raise ProtocolError(Reason.KIND_UNEXPECTED, message.kind.name)
         except ProtocolError as error:
             self._count(error)
+        except Exception as error:
+            self._outbox.guard.caught("datagram to the responder", error, now, entity=source[0])
 
     def _receive_request(self, source: Address, message: Message, now: Instant) -> None:
         if not self._cookies.is_right(source, message.cookie, now):
@@ -251,8 +250,16 @@ class Responder:
         if not known or not self._directory_cookies.is_right(source, message.cookie, now):
             raise ProtocolError(Reason.SENDER_UNPROVEN, "not a directory to which this broker advertises")
 
-    def _heard_from_directory(self, link: LinkId, message: Message, now: Instant) -> None:
+    def _heard_from_directory(self, link: LinkId, payload: bytes, now: Instant) -> None:
         """A message on a link that we dialled, so it comes from a directory of ours."""
+        try:
+            self._take_from_directory(link, messages.unpack(payload, padded=False), now)
+        except ProtocolError as error:
+            self._count(error)
+        except Exception as error:
+            self._outbox.guard.caught("message of a directory", error, now, link)
+
+    def _take_from_directory(self, link: LinkId, message: Message, now: Instant) -> None:
         if message.kind is MessageKind.PING:
             ping = messages.decode(Ping, message.body)
             self._uplinks.say(link, messages.write(Pong(ping.sent_ns, self._broker), message.cookie, pad=False))
@@ -401,4 +408,7 @@ class Responder:
         self._outbox.datagrams.append((SOCKET, address, data))
 
     def _count(self, error: ProtocolError) -> None:
-        self._counts[error.reason.word] += 1
+        self._refused(error.reason)
+
+    def _refused(self, reason: Reason) -> None:
+        self._counts[reason.word] += 1

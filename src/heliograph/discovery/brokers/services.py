@@ -9,6 +9,7 @@ Not here: their machines (responder.py, directory.py), looking up names and samp
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from heliograph.broker.config import DEFAULT_PORT, BrokerConfig, ListenerConfig
 from heliograph.discovery.brokers.config import (
@@ -26,6 +27,7 @@ from heliograph.model.hosts import is_loopback
 from heliograph.model.settings import Problem
 from heliograph.services.declared import Opened, ReadFile, Service, Surroundings
 from heliograph.trust.config import TlsConfig
+from heliograph.wire.requests import Requests
 
 _SIGNED = "needs tls.authority, which signed the requesters' certificates"
 
@@ -54,6 +56,12 @@ class ResponderService(Service[ResponderConfig]):
             keyring=around.keyring,
             monitored=around.monitored,
         )
+
+    def requests(self) -> Requests[Any]:
+        """For chains of certificates, in the form of discovery messages."""
+        from heliograph.discovery.brokers.messages import REQUESTS
+
+        return REQUESTS
 
     def sockets(self, config: ResponderConfig, broker: BrokerConfig | None) -> tuple[Socket, ...]:
         """Its own, by default on the first listener's port; and the group's if it uses one."""

@@ -10,16 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from heliograph.discovery.brokers import messages
-from heliograph.discovery.brokers.messages import DIRECTORY_FRAMES, DIRECTORY_NAME, Message
-from heliograph.errors import ProtocolError
+from heliograph.discovery.brokers.messages import DIRECTORY_FRAMES, DIRECTORY_NAME
 from heliograph.machine import Address, Dial, Instant, LinkId, Outbox, Peer, Ticket, Timers
 from heliograph.wire.frames import Frame, service
 from heliograph.wire.splitter import Splitter
 
 AGAIN_NS = 2_000_000_000
 
-Heard = Callable[[LinkId, Message, Instant], None]
+Heard = Callable[[LinkId, bytes, Instant], None]
 
 
 class Uplinks:
@@ -47,13 +45,12 @@ class Uplinks:
         self._links[link] = (self._dials.pop(peer.ticket or 0), Splitter(DIRECTORY_FRAMES))
 
     def receive(self, link: LinkId, data: bytes, now: Instant) -> None:
-        """Messages of a directory. ProtocolError for the first thing that is wrong with them."""
+        """Messages of a directory, each for itself."""
         _, splitter = self._links[link]
         for raw in splitter.split(data):
-            self._heard(link, messages.unpack(Frame(raw).payload, padded=False), now)
+            self._heard(link, Frame(raw).payload, now)
         if splitter.fault is not None:
             self._outbox.hang_up(link, splitter.fault)
-            raise ProtocolError(splitter.fault)
 
     def detach(self, link: LinkId) -> None:
         """The link has closed, and will be dialled again."""

@@ -125,10 +125,17 @@ def one_part(rows: Iterator[Row], first: msgspec.Raw | None = None) -> tuple[lis
 class ClientAnswers:
     """Sends answers."""
 
-    def __init__(self, timers: Timers, send: Callable[[Frame, bytes], None], count: Callable[[Reason], None]) -> None:
+    def __init__(
+        self,
+        timers: Timers,
+        send: Callable[[Frame, bytes], None],
+        count: Callable[[Reason], None],
+        later: Callable[[Frame, Callable[[], None], Instant], None],
+    ) -> None:
         self._timers = timers
         self._send = send
         self._count = count
+        self._later = later  # works for a request that waited: what raises costs only that request
         self._kept: OrderedDict[int, LongAnswer] = OrderedDict()
         self._number = 0
         self._ordering: deque[tuple[Frame, Work, Callable[[Frame, Arranged], None]]] = deque()
@@ -184,14 +191,17 @@ class ClientAnswers:
         if not self._ordering:
             return
         frame, work, then = self._ordering.popleft()
+        self._later(frame, lambda: self._slice(frame, work, then), now)
+        if self._ordering:
+            self._timers.set("slices", 0, self._go_on)
+
+    def _slice(self, frame: Frame, work: Work, then: Callable[[Frame, Arranged], None]) -> None:
         try:
             next(work)
         except StopIteration as finished:
             then(frame, finished.value)
         else:
             self._ordering.append((frame, work, then))
-        if self._ordering:
-            self._timers.set("slices", 0, self._go_on)
 
 
 def _finished(work: Work) -> Arranged:

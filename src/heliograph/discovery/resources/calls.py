@@ -1,22 +1,21 @@
 """Calls: the requests of owners and requesters to the resource service of their broker, as typed structs.
 
 In:    JSON from clients.
-Out:   structs; ProtocolError if the JSON is invalid.
+Out:   structs, by REQUESTS; ProtocolError if the JSON is invalid.
 State: none.
-Not here: carrying them out (service.py), messages between services (messages.py).
+Not here: carrying them out (desk.py), messages between services (messages.py).
 """
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Annotated
 
-import msgspec
 from msgspec import Meta
 
 from heliograph.discovery.resources.messages import NAME_LENGTH_MAX, TEXT_LENGTH_MAX, Values
-from heliograph.errors import ProtocolError, Reason
+from heliograph.errors import Reason
 from heliograph.wire.bodies import Body
+from heliograph.wire.requests import Requests
 
 MODELS = ("static", "dynamic")
 Secret = Annotated[str, Meta(min_length=32, max_length=128, pattern=r"\A[0-9a-f]+\Z")]
@@ -130,16 +129,4 @@ Call = (
 )
 
 
-@cache
-def _decoder() -> msgspec.json.Decoder[Call]:
-    """Made for the first call, so that a broker starts faster."""
-    return msgspec.json.Decoder(Call)
-
-
-def decode_call(data: bytes) -> Call:
-    """JSON as a request."""
-    try:
-        call = _decoder().decode(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise ProtocolError(Reason.RESOURCE_CALL_MALFORMED, str(error)) from None
-    return call
+REQUESTS: Requests[Call] = Requests(Call, malformed=Reason.RESOURCE_CALL_MALFORMED)

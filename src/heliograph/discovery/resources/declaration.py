@@ -8,9 +8,12 @@ Not here: its machine (service.py).
 
 from __future__ import annotations
 
+from typing import Any
+
 from heliograph.discovery.resources.config import RESOURCES, ResourcesConfig
 from heliograph.machine import Machine
 from heliograph.services.declared import Service, Surroundings
+from heliograph.wire.requests import Requests
 
 
 class ResourcesService(Service[ResourcesConfig]):
@@ -28,6 +31,12 @@ class ResourcesService(Service[ResourcesConfig]):
         from heliograph.discovery.resources.service import ResourceService
 
         return ResourceService(config, seed=around.seed, incarnation=around.incarnation)
+
+    def requests(self) -> Requests[Any]:
+        """Those of owners and of requesters."""
+        from heliograph.discovery.resources.calls import REQUESTS
+
+        return REQUESTS
 
 
 RESOURCES_SERVICE = ResourcesService()

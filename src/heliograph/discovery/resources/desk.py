@@ -1,7 +1,7 @@
 """The desk: carries out and answers the requests of clients to the resource service.
 
-In:    SERVICE frames of clients, with the requester's identity.
-Out:   answers, in parts if they are long; refusals, counted; announcements on System/Resources topics.
+In:    requests of clients, with the requester's identity.
+Out:   answers, in parts if they are long; errors, which the session refuses; announcements on System/Resources topics.
 State: none; long answers are kept in answers.py.
 Not here: the form of requests (calls.py), resource discovery itself (core.py), the pipe (service.py).
 """
@@ -28,7 +28,6 @@ from heliograph.discovery.resources.calls import (
     UpdateCall,
     WatchCall,
     WithdrawCall,
-    decode_call,
 )
 from heliograph.discovery.resources.conditions import ResourceCondition, read_condition
 from heliograph.discovery.resources.config import ResourcesConfig
@@ -40,18 +39,17 @@ from heliograph.discovery.resources.hosting import HostedResource, check_size
 from heliograph.discovery.resources.messages import AdvertisedResource
 from heliograph.discovery.resources.ordering import check_order
 from heliograph.discovery.resources.watchers import Watchers, described_row, name_of
-from heliograph.errors import ConditionError, ProtocolError, Reason, UsageError
+from heliograph.errors import UsageError
 from heliograph.machine import Instant, LinkId, Timers
 from heliograph.model.origin import origin_of
-from heliograph.wire import bodies
-from heliograph.wire.frames import Frame, ServiceFlag
+from heliograph.wire.frames import Frame
+from heliograph.wire.requests import Asker
 
 NS_PER_MS = 1_000_000
 NS_PER_S = 1_000_000_000
 TOPIC_ROOT = "System/Resources"
 
 _encode = msgspec.json.Encoder().encode
-_decode_asker = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class ResourceAnnouncer:
@@ -90,7 +88,8 @@ class ResourceDesk:
         announcer: ResourceAnnouncer,
         timers: Timers,
         *,
-        answer: Callable[[Frame, bytes, int], None],
+        answer: Callable[[Frame, bytes], None],
+        fail: Callable[[Frame, str, Exception, Instant], None],
         age_ms: Callable[[int, Instant], float],
         address: Callable[[], str],
     ) -> None:
@@ -100,33 +99,29 @@ class ResourceDesk:
         self._direct = direct
         self._announcer = announcer
         self._send = answer
+        self._fail = fail  # refuses a request that raised
         self._age_ms = age_ms
-        self._answers = ClientAnswers(timers, lambda frame, body: answer(frame, body, 0), core.count)
+        self._answers = ClientAnswers(timers, answer, core.count, self._later)
         self._address = address
 
-    def serve(self, frame: Frame, now: Instant) -> None:
-        """A request of a client."""
-        try:
-            asker = _decode_asker(frame.headers)
-            self._carry_out(frame, decode_call(frame.payload), asker, now)
-        except ConditionError as error:
-            self._refuse(frame, error.reason, error.detail)
-        except UsageError as error:
-            self._refuse(frame, Reason.RESOURCE_CALL_MALFORMED, str(error))
-        except ProtocolError as error:
-            self._refuse(frame, error.reason, error.detail)
+    def serve(self, frame: Frame, call: Call, asker: Asker, now: Instant) -> None:
+        """A request of a client. What raises ProtocolError or UsageError is refused by the session."""
+        self._carry_out(frame, call, asker, now)
 
-    def _refuse(self, frame: Frame, reason: Reason, text: str) -> None:
-        self._core.count(reason)
-        self._send(frame, bodies.refusal(reason, text[:400]), ServiceFlag.REFUSAL)
+    def _later(self, frame: Frame, call: Callable[[], None], now: Instant) -> None:
+        """Answer a request that waited. What raises costs this request, and nothing of what made it ready."""
+        try:
+            call()
+        except Exception as error:
+            self._fail(frame, "request to resources, later", error, now)
 
     def _answer(self, frame: Frame, answer: dict[str, Any]) -> None:
-        self._send(frame, _encode(answer), 0)
+        self._send(frame, _encode(answer))
 
-    def _carry_out(self, frame: Frame, call: Call, asker: dict[str, Any], now: Instant) -> None:
+    def _carry_out(self, frame: Frame, call: Call, asker: Asker, now: Instant) -> None:
         match call:
             case RegisterCall():
-                self._answer(frame, self._register(call, str(asker.get("entity", "")), now))
+                self._answer(frame, self._register(call, asker.entity, now))
             case UpdateCall():
                 resource = self._owned(call.secret)
                 self._core.hosting.update(resource, dict(call.values), call.version, now)
@@ -212,7 +207,11 @@ class ResourceDesk:
             *(condition, deliver, call.best, call.order, int(max_age_s * NS_PER_S) if deliver == SIMILARITY else 0),
             *(deadline_ms * NS_PER_MS, cache_ns),
         )
-        self._core.gathering.begin(question, lambda answer, now: self._answer_dynamic(frame, answer, now), now)
+
+        def answered(answer: GatheredAnswer, now: Instant) -> None:
+            self._later(frame, lambda: self._answer_dynamic(frame, answer, now), now)
+
+        self._core.gathering.begin(question, answered, now)
 
     def _answer_static(self, frame: Frame, condition: ResourceCondition, call: DiscoverCall) -> None:
         found = self._core.static_rows(condition)
@@ -247,9 +246,9 @@ class ResourceDesk:
         """A client disconnected."""
         self._answers.leave(asker)
 
-    def _watch(self, frame: Frame, call: WatchCall, asker: dict[str, Any], now: Instant) -> None:
+    def _watch(self, frame: Frame, call: WatchCall, asker: Asker, now: Instant) -> None:
         condition = read_condition(call.where, call.language)
-        inbox = str(asker.get("inbox", ""))
+        inbox = asker.inbox
         if not inbox:
             raise UsageError("only a client with an inbox can watch")
         watcher = self._watchers.begin(self._core, frame.origin, inbox, condition, call.model == "static", now)

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from heliograph.discovery.resources.calls import REQUESTS
 from heliograph.discovery.resources.config import RESOURCES, ResourcesConfig
 from heliograph.discovery.resources.core import ResourceCore
 from heliograph.discovery.resources.desk import ResourceAnnouncer, ResourceDesk, overview
@@ -48,7 +49,7 @@ _encode = msgspec.json.Encoder().encode
 class ResourceService:
     """A machine: resource discovery for one broker.
 
-    It has 33 methods because the contract of machines and of attending services takes twenty of them.
+    It has 34 methods because the contract of machines and of attending services takes twenty of them.
     """
 
     def __init__(self, config: ResourcesConfig, *, seed: int, incarnation: int) -> None:
@@ -90,6 +91,7 @@ class ResourceService:
         self._desk = ResourceDesk(
             *(config, self._core, self._watchers, self._direct, self._announcer, self._timers),
             answer=self._answer,
+            fail=self._fail,
             age_ms=self._age_ms,
             address=lambda: self._address,
         )
@@ -103,7 +105,9 @@ class ResourceService:
             return
         session = self._session = BrokerSession(
             *(link, self._outbox, self._secret),
+            requests=REQUESTS,
             serve=self._desk.serve,
+            refused=self._core.count,
             attendant=self,
             welcome=self._welcomed,
         )
@@ -215,9 +219,13 @@ class ResourceService:
         self._watchers.leave(self._core, asker)
         self._desk.leave(asker)
 
-    def _answer(self, frame: Frame, body: bytes, flags: int) -> None:
+    def _answer(self, frame: Frame, body: bytes) -> None:
         if self._session is not None:
-            self._session.answer(frame, body, flags)
+            self._session.answer(frame, body)
+
+    def _fail(self, frame: Frame, where: str, error: Exception, now: Instant) -> None:
+        if self._session is not None:
+            self._session.refuse_failed(frame, where, error, now)
 
     def _learned(self, host: HostingBroker, difference: TableDifference) -> None:
         self._watchers.learned(host, difference)

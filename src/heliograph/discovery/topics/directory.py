@@ -76,6 +76,7 @@ GUESTS_MAX = 64
 QUESTION_BYTES_MAX = 4_096
 
 Done = Callable[[Any, Instant], None]
+Rescue = Callable[[], None]
 
 
 class ReloadTopicDirectory:
@@ -102,7 +103,7 @@ class TopicDirectory:
         self._seen: OrderedDict[tuple[int, int], None] = OrderedDict()
         self._guests: dict[LinkId, Splitter] = {}
         self._questions = Questions(config.local_digest, self.report)
-        self._done: dict[Ticket, Done] = {}
+        self._done: dict[Ticket, tuple[Done, Rescue | None]] = {}
         self._topics = 0
         self._opened = False
         self._anchors: Anchors | None = None
@@ -238,7 +239,7 @@ class TopicDirectory:
             self._acknowledge(advertise.id, None, "", said.holder)
             self._searches.changed(entry, outcome, now)
 
-        self._ask(job, kept)
+        self._ask(job, kept, lambda: self._acknowledge(advertise.id, Reason.INTERNAL_ERROR, "", said.holder))
 
     def _withdraw(self, said: Statement, withdraw: WithdrawTopic, wall_ns: int) -> None:
         self._statements.check_fresh(said, withdraw.id, withdraw.issued_ms, wall_ns)
@@ -255,7 +256,8 @@ class TopicDirectory:
                 for entry in result.forgotten:
                     self._searches.changed(entry, "gone", now)
 
-        self._ask(KeepTopics(forgotten=((withdraw.topic, said.entity),)), forgotten)
+        job = KeepTopics(forgotten=((withdraw.topic, said.entity),))
+        self._ask(job, forgotten, lambda: self._acknowledge(withdraw.id, Reason.INTERNAL_ERROR, "", said.holder))
 
     def _acknowledge(self, id: bytes, reason: Reason | None, text: str, entity: Holder) -> None:
         self._say(TopicAcknowledged(id, self._name, 0 if reason is None else reason, text[:1_000]), entity)
@@ -286,24 +288,34 @@ class TopicDirectory:
             topic = f"{ENTITY_TOPIC}/{entity.identity.entity}".encode()
             sessions[0].publish(topic, self._statements.write(body, entity, chains))
 
-    def _ask(self, job: Any, done: Done) -> None:
-        """Query the repository; ``done`` gets its answer, or a Reason."""
-        self._done[self._outbox.job(job)] = done
+    def _ask(self, job: Any, done: Done, rescue: Rescue | None = None) -> None:
+        """Query the repository; ``done`` gets its answer, or a Reason. For a job that one entity caused, ``rescue`` is
+        called if ``done`` raises."""
+        self._done[self._outbox.job(job)] = (done, rescue)
 
     def done(self, ticket: Ticket, result: Any, now: Instant) -> None:
         """The repository answered."""
         if isinstance(result, KeptTopics):
             self._topics = result.topics
-        call = self._done.pop(ticket, None)
-        if call is not None:
-            call(result, now)
+        if ticket in self._done:
+            self._call(ticket, result, now)
+
+    def _call(self, ticket: Ticket, result: Any, now: Instant) -> None:
+        done, rescue = self._done.pop(ticket)
+        if rescue is None:
+            done(result, now)
+            return
+        try:
+            done(result, now)
+        except Exception as error:
+            self._outbox.guard.caught("answer of the repository", error, now)
+            rescue()
 
     def failed(self, ticket: Ticket, reason: Reason, now: Instant) -> None:
         """The repository failed, or a broker could not be dialled."""
-        call = self._done.pop(ticket, None)
-        if call is not None:
+        if ticket in self._done:
             self._counts[reason.word] += 1
-            call(reason, now)
+            self._call(ticket, reason, now)
         elif self._anchors is not None:
             self._anchors.failed(ticket, now)
 
@@ -330,7 +342,12 @@ class TopicDirectory:
         if splitter is None:
             return
         for raw in splitter.split(data):
-            self._outbox.writes.append((link, [self._questions.answer(Frame(raw))]))
+            try:
+                self._outbox.writes.append((link, [self._questions.answer(Frame(raw))]))
+            except Exception as error:
+                self._outbox.guard.caught("question to the topic directory", error, now, link)
+                self._outbox.hang_up(link, Reason.INTERNAL_ERROR)
+                return
         if splitter.fault is not None:
             self._outbox.hang_up(link, splitter.fault)
 

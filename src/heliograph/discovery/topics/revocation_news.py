@@ -10,14 +10,13 @@ Everything is signed, so it may come from anywhere. A neighbour that is new, or 
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from heliograph.discovery.revocation_lists import ListPart, RevocationLists, WantedPart, digest_of, parts_of
+from heliograph.discovery.revocation_lists import ListPart, RevocationLists, digest_of, parts_of
 from heliograph.discovery.topics.grants import read_revocation
 from heliograph.discovery.topics.revocations import KnownRevocations
 from heliograph.discovery.topics.statements import NS_PER_MS
@@ -138,11 +137,9 @@ class RevocationNews:
         """The lists in force, by their digests."""
         return [digest_of(known.der).hex() for known in self._lists.known(wall_ns)]
 
-    def list_part(self, request: dict[str, Any], wall_ns: int) -> dict[str, Any]:
-        """A part of one of them; ProtocolError, or ValueError for a malformed request."""
-        wanted = msgspec.convert(request, WantedPart)
-        part = self._lists.part(bytes.fromhex(wanted.digest), wanted.at, wall_ns)
-        return {"size": part.size, "data": b64encode(part.data).decode()}
+    def list_part(self, digest: bytes, at: int, wall_ns: int) -> ListPart:
+        """A part of one of them; ProtocolError if there is no such part."""
+        return self._lists.part(digest, at, wall_ns)
 
     # -- neighbours (Attendant) -----------------------------------------------------------------------------------
 

@@ -9,8 +9,7 @@ Not here: what grants mean (grants.py), the broker's tables (broker/rights.py, b
 
 from __future__ import annotations
 
-import json
-from base64 import b64decode
+from base64 import b64encode
 from collections import Counter
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -23,6 +22,16 @@ from heliograph.discovery.topics.grants import TopicRight, owner_right, read_gra
 from heliograph.discovery.topics.listing import TopicAdvertisement
 from heliograph.discovery.topics.possession import Possession
 from heliograph.discovery.topics.revocation_news import RevocationNews
+from heliograph.discovery.topics.right_requests import (
+    REQUESTS,
+    ListDigests,
+    ListPiece,
+    PresentGrant,
+    RevokeGrants,
+    RightsRequest,
+    read_base64,
+    read_hex,
+)
 from heliograph.discovery.topics.statements import NS_PER_MS, Statements
 from heliograph.discovery.wall_time import WallTime
 from heliograph.errors import ProtocolError, Reason, UsageError
@@ -38,16 +47,14 @@ from heliograph.machine import (
     Timers,
 )
 from heliograph.services.broker_session import BrokerSession
-from heliograph.wire import bodies
-from heliograph.wire.frames import Frame, ServiceFlag
+from heliograph.wire.frames import Frame
+from heliograph.wire.requests import Asker
 
 if TYPE_CHECKING:
     from heliograph.trust.keyring import Keyring
 
 TICK_NS = 10_000 * NS_PER_MS
 CHAINS_MAX = 8
-
-_requests = msgspec.json.Decoder(dict[str, Any])
 
 
 class RightsKeeper:
@@ -68,33 +75,23 @@ class RightsKeeper:
 
     # -- requests of clients --------------------------------------------------------------------------------------
 
-    def _serve(self, frame: Frame, now: Instant) -> None:
-        try:
-            request = _requests.decode(frame.payload)
-            asker = json.loads(frame.headers)
-            wall_ns = self._clock.at(now)
-            if wall_ns is None:
-                raise ProtocolError(Reason.STALE, "the time is not known yet, so certificates cannot be checked")
-            match request.get("do"):
-                case "present":
-                    self._present(frame, request, asker, wall_ns, now)
-                case "revoke":
-                    self._revoke(frame, request, wall_ns)
-                case "lists":
-                    self._answer(frame, {"lists": self._news.list_digests(wall_ns)})
-                case "list":
-                    self._answer(frame, self._news.list_part(request, wall_ns))
-                case other:
-                    raise ProtocolError(Reason.QUESTION_UNKNOWN, f"rights cannot {other!r}")
-        except ProtocolError as error:
-            self._refuse(frame, error)
-        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-            self._refuse(frame, ProtocolError(Reason.BODY_MALFORMED, str(error)[:200]))
+    def _serve(self, frame: Frame, request: RightsRequest, asker: Asker, now: Instant) -> None:
+        wall_ns = self._clock.at(now)
+        if wall_ns is None:
+            raise ProtocolError(Reason.STALE, "the time is not known yet, so certificates cannot be checked")
+        match request:
+            case PresentGrant():
+                self._present(frame, request, asker, wall_ns)
+            case RevokeGrants():
+                self._revoke(frame, request, wall_ns)
+            case ListDigests():
+                self._answer(frame, {"lists": self._news.list_digests(wall_ns)})
+            case ListPiece():
+                part = self._news.list_part(read_hex(request.digest), request.at, wall_ns)
+                self._answer(frame, {"size": part.size, "data": b64encode(part.data).decode()})
 
-    def _present(
-        self, frame: Frame, request: dict[str, Any], asker: dict[str, Any], wall_ns: int, now: Instant
-    ) -> None:
-        bundle = decode_bundle(str(request.get("bundle", "")))
+    def _present(self, frame: Frame, request: PresentGrant, asker: Asker, wall_ns: int) -> None:
+        bundle = decode_bundle(request.bundle)
         advertisement, right = self._right(bundle, wall_ns)
         if not self._has_key(frame, request, asker, right.holder, wall_ns):
             return
@@ -114,14 +111,16 @@ class RightsKeeper:
         said |= {"publish": right.publish, "subscribe": right.subscribe, "topic": advertisement.synopsis.topic}
 
         def allowed(answer: Any, now: Instant) -> None:
+            assert self._session is not None
             if answer is None or not answer.get("ok"):
-                self._refuse(frame, ProtocolError(Reason.RIGHTS_OVER_LIMIT, "the broker has no room for this right"))
+                self._session.refuse(frame, Reason.RIGHTS_OVER_LIMIT, "the broker has no room for this right")
                 return
             self._counts["allowed"] += 1
             self._answer(frame, said)
 
         assert self._session is not None
-        self._session.order(order, allowed)
+        if not self._session.order(order, allowed):
+            raise ProtocolError(Reason.RIGHTS_OVER_LIMIT, "too many rights are being granted; try again")
 
     def _right(self, bundle: GrantBundle, wall_ns: int) -> tuple[TopicAdvertisement, TopicRight]:
         if len(bundle.chains) > CHAINS_MAX:
@@ -132,23 +131,22 @@ class RightsKeeper:
             return advertisement, owner_right(advertisement)
         return advertisement, right_of(self._keyring, advertisement, bundle.grants, wall_ns, self._news.is_revoked)
 
-    def _has_key(self, frame: Frame, request: dict[str, Any], asker: dict[str, Any], holder: str, wall_ns: int) -> bool:
+    def _has_key(self, frame: Frame, request: PresentGrant, asker: Asker, holder: str, wall_ns: int) -> bool:
         """True if the requester has proven the holder's key; without any proof, it is challenged."""
-        if asker["proof"] == "certificate" and asker["entity"] == holder:
+        if asker.proof == "certificate" and asker.entity == holder:
             return True
         challenge = self._possession.take(frame.origin)
-        proof = request.get("proof")
-        if proof is None or challenge is None:
+        if request.proof is None or challenge is None:
             self._answer(frame, {"challenge": self._possession.challenge(frame.origin), "broker": self._broker})
             return False
-        self._possession.check(challenge, b64decode(str(proof)), asker["session"], holder, wall_ns)
+        self._possession.check(challenge, read_base64(request.proof), asker.session, holder, wall_ns)
         return True
 
     # -- revocations ----------------------------------------------------------------------------------------------
 
-    def _revoke(self, frame: Frame, request: dict[str, Any], wall_ns: int) -> None:
-        statement = b64decode(str(request.get("statement", "")))
-        chains = [b64decode(str(one)) for one in list(request.get("chains", ()))[:CHAINS_MAX]]
+    def _revoke(self, frame: Frame, request: RevokeGrants, wall_ns: int) -> None:
+        statement = read_base64(request.statement)
+        chains = [read_base64(one) for one in request.chains[:CHAINS_MAX]]
         self._statements.learn(chains, wall_ns)
         self._news.take(statement, wall_ns, None)
         self._answer(frame, {"ok": True, "known": self._news.report()["revocations"]})
@@ -159,15 +157,19 @@ class RightsKeeper:
         assert self._session is not None
         self._session.answer(frame, msgspec.json.encode(answer))
 
-    def _refuse(self, frame: Frame, error: ProtocolError) -> None:
-        self._counts[error.reason.word] += 1
-        assert self._session is not None
-        self._session.answer(frame, bodies.refusal(error.reason, error.detail[:500]), ServiceFlag.REFUSAL)
+    def _refused(self, reason: Reason) -> None:
+        self._counts[reason.word] += 1
 
     def attach(self, link: LinkId, peer: Peer, now: Instant) -> None:
         """The broker is attached."""
         secret = sha256(self._secret + b"session").digest()
-        self._session = BrokerSession(link, self._outbox, secret, serve=self._serve, attendant=self._news)
+        self._session = BrokerSession(
+            *(link, self._outbox, secret),
+            requests=REQUESTS,
+            serve=self._serve,
+            refused=self._refused,
+            attendant=self._news,
+        )
         self._news.join(self._session)
         self._session.attend(RIGHTS)
         self._timers.set("tick", now + TICK_NS, self._tick)

@@ -9,6 +9,7 @@ Not here: the machines (directory.py, rights.py).
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from heliograph.broker.config import BrokerConfig, ListenerConfig
 from heliograph.discovery.topics.config import TDN, RightsConfig, TopicDirectoryConfig
@@ -18,6 +19,7 @@ from heliograph.model.settings import Problem
 from heliograph.repository import Repository
 from heliograph.services.declared import Opened, Service, Surroundings
 from heliograph.trust.config import TlsConfig
+from heliograph.wire.requests import Requests
 
 
 class TopicDirectoryService(Service[TopicDirectoryConfig]):
@@ -89,6 +91,12 @@ class RightsService(Service[RightsConfig]):
         assert around.keyring is not None
         assert around.broker is not None
         return RightsKeeper(around.broker.name, seed=around.seed, keyring=around.keyring)
+
+    def requests(self) -> Requests[Any]:
+        """Grants, revocations, and lists for directories."""
+        from heliograph.discovery.topics.right_requests import REQUESTS
+
+        return REQUESTS
 
 
 RIGHTS_SERVICE = RightsService()

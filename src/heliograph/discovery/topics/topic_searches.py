@@ -44,7 +44,8 @@ SIFT_MS_MAX = 2_000  # for one slice; a query that takes longer is killed
 WATCH_MS_MAX = 600_000  # a standing search ends after this unless renewed
 
 Say = Callable[[TopicBody, "Holder", tuple[bytes, ...]], None]
-AskRepository = Callable[[Any, Callable[[Any, Instant], None]], None]
+AskRepository = Callable[[Any, Callable[[Any, Instant], None], Callable[[], None]], None]
+"""A job, what gets its answer, and what to do if that raises: it then costs the entity that searches, and no other."""
 
 
 @dataclass(slots=True)
@@ -188,7 +189,13 @@ class TopicSearches:
         is_sifted = under_way.question.language == XQUERY
         count = under_way.sifted_at_once if is_sifted else under_way.wanted
         use = self._sift if is_sifted else self._found
-        self._ask(AskTopics(under_way.question, after, count), lambda found, now: use(under_way, found, now))
+        job = AskTopics(under_way.question, after, count)
+        self._ask(job, lambda found, now: use(under_way, found, now), lambda: self._give_up(under_way))
+
+    def _give_up(self, under_way: UnderWay) -> None:
+        """It raised, which is a bug of ours: the search ends with what was sent."""
+        under_way.entries.clear()
+        self._send(under_way, last=True, reason=Reason.INTERNAL_ERROR)
 
     def _sift(self, under_way: UnderWay, found: FoundTopics | Reason, now: Instant) -> None:
         """A slice of documents arrived: a separate process finds those that the query accepts."""
@@ -216,7 +223,7 @@ class TopicSearches:
             going_on = 0 if is_cut and found.next is None else found.next  # something is left out either way
             self._found(under_way, structs.replace(found, entries=fitting[: under_way.left], next=going_on), now)
 
-        self._ask(job, sifted)
+        self._ask(job, sifted, lambda: self._give_up(under_way))
 
     def _found(self, under_way: UnderWay, found: FoundTopics | Reason, now: Instant) -> None:
         if isinstance(found, Reason):
@@ -268,10 +275,14 @@ class TopicSearches:
     def changed(self, entry: TopicEntry, change: str, now: Instant) -> None:
         """An entry appeared, changed or was removed: tell those who watch it."""
         for watch in self.watches.concerned(entry):
-            if watch.question.language == XQUERY:
-                self._sift_change(watch, entry, change)
-            else:
-                self._tell_change(watch, entry, change)
+            try:
+                if watch.question.language == XQUERY:
+                    self._sift_change(watch, entry, change)
+                else:
+                    self._tell_change(watch, entry, change)
+            except Exception as error:  # it costs the watch, not the owner of the topic
+                self._outbox.guard.caught("standing search", error, now, entity=watch.asker.identity.entity)
+                self.watches.remove(*watch.key)
 
     def _tell_change(self, watch: Watch, entry: TopicEntry, change: str) -> None:
         chains: dict[bytes, None] = {}
@@ -294,7 +305,8 @@ class TopicSearches:
             elif sifted.numbers and self.watches.has(*watch.key):
                 self._tell_change(watch, entry, change)
 
-        self._ask(SiftDocuments(watch.question.text, (entry.document,), SIFT_MS_MAX), sifted)
+        job = SiftDocuments(watch.question.text, (entry.document,), SIFT_MS_MAX)
+        self._ask(job, sifted, lambda: self._end_watch(watch, Reason.INTERNAL_ERROR, ""))
 
     def _end_watch(self, watch: Watch, reason: Reason, text: str) -> None:
         if self.watches.remove(*watch.key):

@@ -1,0 +1,38 @@
+"""A few bytes that ended a broker, or used up a link, now cost one request."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.services.office import Office
+
+pytestmark = pytest.mark.req("O6", "N18")
+
+
+@pytest.mark.parametrize("name", ["tdn", "monitor", "bdn", "store"])
+def test_a_service_without_requests_refuses_as_many_as_one_likes(name: str) -> None:
+    """It never answered: 64 requests used up a link."""
+    office = Office()
+    numbers = [office.ask(name, b"{}") for _ in range(65)]
+    assert [office.outcome(number) for number in numbers] == ["service_unknown"] * 65
+    assert office.outcome(office.ask("admin", b'{"do":"report"}')) == ""
+
+
+def test_what_a_client_sends_is_not_decoded_a_second_time_on_its_way_to_a_store() -> None:
+    """86 bytes ended the process: the first decoder skipped the number, the second did not."""
+    office = Office()
+    store = office.store.encode()
+    assert office.outcome(office.ask("stores", b'{"do":"attach","store":"%b"}' % store)) == ""
+    for value in (b"1e999", b'"\xff"', b"9" * 4_400, b'"\\ud800"'):
+        body = b'{"do":"attach","store":"%b","x":%b}' % (store, value)
+        assert office.outcome(office.ask("stores", body)) in ("", "body_malformed")
+    assert office.outcome(office.ask("stores", b'{"do":"attach","store":"%b"}' % store)) == ""
+
+
+@pytest.mark.parametrize("chains", ["5", "null", "true", '"x"', "{}", "[5]"])
+def test_a_list_of_chains_that_is_no_list_is_refused(chains: str) -> None:
+    """75 bytes ended the process."""
+    office = Office()
+    body = b'{"do":"revoke","statement":"","chains":%b}' % chains.encode()
+    assert office.outcome(office.ask("rights", body)) == "body_malformed"
+    assert office.outcome(office.ask("rights", b'{"do":"lists"}')) == ""
