@@ -80,7 +80,7 @@ async def test_closed_watches_leave_nothing_at_client_broker_or_service() -> Non
         cancelled.cancel()
         await asyncio.wait([cancelled])
         assert await left() == before
-        assert client.report()["watches"] == len(client._hears) == 0
+        assert client.report()["watches"] == len(client._watches) == 0
 
 
 @on_the_loop

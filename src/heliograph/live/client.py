@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from time import monotonic_ns
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -22,16 +21,17 @@ from typing import TYPE_CHECKING, Any
 from heliograph.client import commands
 from heliograph.client.refusals import RefusedPublication
 from heliograph.client.session import Session
-from heliograph.errors import ClosedError, HeliographError, UsageError
+from heliograph.errors import ClosedError, UsageError
 from heliograph.live.calls import Calls
 from heliograph.live.loop import Driver
 from heliograph.live.publisher_file import PublisherFile
-from heliograph.live.resources import ClientTasks, HearNews, ResourceCalls
+from heliograph.live.resources import ClientTasks, ResourceCalls
 from heliograph.live.stored import FOREVER_MS, READ_WINDOW, StoreFace, milliseconds
 from heliograph.live.subscription import Callback, Incoming, OpenSubscriptions, Subscribing, Subscription
 from heliograph.live.tls import TlsContexts
 from heliograph.live.topic_desk import Files, TopicDesk
 from heliograph.live.topics import TopicCalls
+from heliograph.live.watches import OpenWatches
 from heliograph.model.publication import Publication
 from heliograph.model.subscription import Policy
 from heliograph.model.topics import INBOX_ROOT
@@ -75,6 +75,7 @@ class Client(StoreFace, TopicCalls, ResourceCalls):
         self._runner = self._driver.runners[MACHINE]
         self._calls = Calls(self._runner)
         self._subscriptions = OpenSubscriptions(session, self._calls)
+        self._watches = OpenWatches(session, self._calls)
         self._following = None if follow is None else follow(self._driver, MACHINE, session)
         self._on_refused = on_refused
         self._on_note = on_note
@@ -83,7 +84,6 @@ class Client(StoreFace, TopicCalls, ResourceCalls):
         self._turn_bytes = 0
         self._stopping: asyncio.Task[None] | None = None
         self._tasks = ClientTasks()
-        self._hears: dict[int, HearNews] = {}  # by the number of the watch
 
     # -- properties -----------------------------------------------------------------------------------------------
 
@@ -327,35 +327,6 @@ class Client(StoreFace, TopicCalls, ResourceCalls):
         answer: dict[str, Any] = await self._calls.request(lambda request: commands.Ask(request, service, body))
         return answer
 
-    async def _watch(self, service: str, body: dict[str, Any], hear: HearNews) -> int:
-        """Ask a service for a watch, whose news go to ``hear`` until ``_unwatch``. Returns the number of the watch."""
-        number = self._calls.number()
-        self._hears[number] = hear
-        try:
-            await self._calls.wait(commands.Ask(number, service, {**body, "watch": number}, number), number)
-        except BaseException:
-            self._unwatch(service, number)
-            raise
-        return number
-
-    def _forget(self, number: int) -> bool:
-        """Hear no more news of a watch. False if the service need not be told."""
-        if self._hears.pop(number, None) is None or self._session.ended:
-            return False
-        self._calls.tell(commands.EndWatch(number))
-        return True
-
-    def _unwatch(self, service: str, number: int) -> None:
-        """End a watch, without waiting for the service."""
-        if self._forget(number):
-            with suppress(UsageError):  # too many requests are open: the watch ends with the link
-                self._calls.tell(commands.Ask(self._calls.number(), service, {"do": "unwatch", "watch": number}))
-
-    @property
-    def _failure(self) -> HeliographError | None:
-        """Why it ended, unless the program closed it."""
-        return self._session.error or self._calls.failure
-
     # -- ending -------------------------------------------------------------------------------------------------
 
     async def drain(self) -> None:
@@ -442,10 +413,7 @@ class Client(StoreFace, TopicCalls, ResourceCalls):
         self._calls.has_changed()
         for inbox in session.collect_news():
             self._subscriptions.wake(inbox)
-        for number, news in session.collect_watched():
-            hear = self._hears.get(number)
-            if hear is not None:
-                hear(news)
+        self._watches.hear()
         if self._numbers is not None:
             self._numbers.keep_ahead(self._publisher.outgoing.assigned)
         if self._room and (self._publisher.has_room or session.ended):
@@ -459,8 +427,7 @@ class Client(StoreFace, TopicCalls, ResourceCalls):
         self._calls.fail(error)
         self._subscriptions.fail(error)
         self._session.abandon()
-        for hear in list(self._hears.values()):
-            hear(None)
+        self._watches.fail()
         self._let_publish()
 
     def _let_publish(self) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
@@ -22,13 +22,12 @@ from heliograph.discovery.resources.conditions import fixed_condition
 from heliograph.discovery.resources.news import WatchReader
 from heliograph.discovery.resources.watching import ResourceChange, WatchState
 from heliograph.errors import ClosedError, HeliographError, NotConnectedError, Reason, RefusedError, UsageError
+from heliograph.live.watches import OpenWatches
 from heliograph.model.origin import origin_of
 
 SERVICE = "resources"
 KEEP_S = 2.0  # between two checks whether the broker still knows a watch
 AGAIN_S = 0.2  # wait after a broker was lost
-HearNews = Callable[[bytes | None], None]
-"""Called with the news of a watch; with None when the link is gone on which it was."""
 AWAY = (Reason.RESOURCE_UNKNOWN, Reason.SERVICE_UNKNOWN, Reason.SERVICE_GONE)
 
 
@@ -62,21 +61,9 @@ class AskingClient(Protocol):
         """Ask a service of the broker."""
         ...
 
-    async def _watch(self, service: str, body: dict[str, Any], hear: HearNews) -> int:
-        """Ask a service for a watch, and pass its news on."""
-        ...
-
-    def _forget(self, number: int) -> bool:
-        """Hear no more news of a watch; False if it has ended already."""
-        ...
-
-    def _unwatch(self, service: str, number: int) -> None:
-        """End a watch, without waiting."""
-        ...
-
     @property
-    def _failure(self) -> HeliographError | None:
-        """Why it ended, unless the program closed it."""
+    def _watches(self) -> OpenWatches:
+        """Its watches."""
         ...
 
     @property
@@ -334,7 +321,7 @@ class ResourceWatch:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
-        if self._client._forget(self._number):
+        if self._client._watches.forget(self._number):
             with suppress(HeliographError):
                 await self._client.ask(SERVICE, {"do": "unwatch", "watch": self._number})
 
@@ -342,10 +329,10 @@ class ResourceWatch:
 
     async def _begin(self) -> None:
         """Begin at the present broker."""
-        self._client._unwatch(SERVICE, self._number)
+        self._client._watches.end(SERVICE, self._number)
         self._lost.clear()
         self._reader.begin()
-        self._number = await self._client._watch(SERVICE, {"do": "watch", **self._body}, self._hear)
+        self._number = await self._client._watches.begin(SERVICE, {"do": "watch", **self._body}, self._hear)
 
     def _hear(self, news: bytes | None) -> None:
         if news is None:
@@ -379,7 +366,7 @@ class ResourceWatch:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """No more changes will come: the client has ended, or the program closed the watch."""
-        self._error = self._client._failure or (None if task.cancelled() else task.exception())
+        self._error = self._client._watches.failure or (None if task.cancelled() else task.exception())
         self._wakes.set()
 
 

@@ -150,6 +150,7 @@ def test_forged_direct_answers_are_not_believed() -> None:
     pipe.deliver("Inbox/me/direct/0123456789abcdef", messages.encode(ResourceRequestDone(asked.id, 0)))
     pipe.deliver("Inbox/me/direct/0123456789abcdef", b"{not json")
     seal = pipe.service._seal((1, 1, 99))
+    assert len(bytes.fromhex(seal)) == 16  # nobody can guess it
     pipe.deliver(f"Inbox/me/direct/{seal}", messages.encode(ResourcesFound((1, 1, 99), 0, forged.found)))
     assert pipe.counted == {"body_malformed": 1, "resource_foreign": 2, "resource_request_unknown": 1}
     pipe.tell(ResourceRequestDone(asked.id, 0, hosts=[(2, 1, 1)]))
