@@ -50,6 +50,7 @@ class Gossip:
         self.heard: list[tuple[str, str]] = []  # who said what
         self.refused: list[Reason] = []
         self.ended: list[int] = []
+        self.untold: list[tuple[int, int]] = []
         self.asked: list[int] = []
         self._greeted: set[int] = set()
 
@@ -88,6 +89,10 @@ class Gossip:
     def hear_end(self, asker: LinkId, now: Instant) -> None:
         """Remember it."""
         self.ended.append(asker)
+
+    def hear_untold(self, asker: LinkId, watch: int, now: Instant) -> None:
+        """Remember it."""
+        self.untold.append((asker, watch))
 
     def _serve(self, frame: Frame, request: TellGossip, asker: Asker, now: Instant) -> None:
         assert self.session is not None

@@ -107,6 +107,11 @@ GOLDEN = {
         "24000000 04   04    0900   0000000000000000         0900000000000000         00000000"
         "7265736f75726365737b207d"  # resources{ }
     ),
+    "SERVICE, news of a watch": (
+        "2d000000 04   08    0900   0000000000000000         0700000000000000         00000000"
+        "7265736f7572636573"  # resources
+        "7b226e756d626572223a317d"  # {"number":1}
+    ),
     "HELLO": (
         "54000000 10   00    0000   0000000000000000         0000000000000000         00000000"
         "7b2276657273696f6e73223a5b315d2c22736563726574223a22"  # {"versions":[1],"secret":"
@@ -192,6 +197,7 @@ WRITTEN = {
     "SERVICE, answer": frames.service(b"admin", b"{}", 9, flags=frames.ServiceFlag.ANSWER),
     "SERVICE, refusal": frames.service(b"admin", bodies.refusal(Reason.ASK_DENIED), 9, flags=1 | 2),
     "SERVICE, between brokers": frames.service(b"resources", b"{ }", 9, flags=frames.ServiceFlag.NEIGHBOUR),
+    "SERVICE, news of a watch": frames.service(b"resources", b'{"number":1}', 7, flags=frames.ServiceFlag.NEWS),
     "HELLO": frames.control(Kind.HELLO, 0, bodies.encode(HELLO)),
     "WELCOME": frames.control(Kind.WELCOME, 0, bodies.encode(WELCOME)),
     "WELCOME, of a named network": frames.control(Kind.WELCOME, 0, bodies.encode(WELCOME_NAMED)),
@@ -223,6 +229,7 @@ READ = {
     "SERVICE, answer": (Kind.SERVICE, 1, b"admin", 0, 9, b"", 2),
     "SERVICE, refusal": (Kind.SERVICE, 3, b"admin", 0, 9, b"", 34),
     "SERVICE, between brokers": (Kind.SERVICE, 4, b"resources", 0, 9, b"", 3),
+    "SERVICE, news of a watch": (Kind.SERVICE, 8, b"resources", 0, 7, b"", 12),
     "HELLO": (Kind.HELLO, 0, b"", 0, 0, b"", 60),
     "WELCOME": (Kind.WELCOME, 0, b"", 0, 0, b"", 146),
     "WELCOME, of a named network": (Kind.WELCOME, 0, b"", 0, 0, b"", 164),

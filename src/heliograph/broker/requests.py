@@ -1,13 +1,18 @@
 """Requests: carries frames for services from a client to a service's pipe and back.
 
 In:    SERVICE frames from clients and from pipes.
-Out:   SERVICE frames to pipes and back to the requester; orders to the broker itself; a call when a requester is gone.
+Out:   SERVICE frames to pipes and back to the requester, answers and news; orders to the broker itself; a call when a
+       requester is gone.
 State: the services, the requests under way, and which link has sent requests to which service.
 Not here: what a service does (services/), access rights (access.py), frames between neighbours (service_hops.py).
 
 A service is a machine at the other end of a pipe. The broker puts the requester's link into the frame's origin and its
 identity into the headers; the service copies the origin into its answer. On a pipe, and only there, the name "broker"
 means the broker itself.
+
+News of a watch come from the service alone, and reach only a link that has asked that service. They wait with all else
+that the link has not read, in at most half of its queue. Beyond that the news are refused, and the service begins the
+watch anew when there is room: a client that does not read keeps its link, and no memory grows.
 """
 
 from __future__ import annotations
@@ -104,6 +109,8 @@ class Requests:
             self._ask(link, frame)
         elif frame.flags == ServiceFlag.NEIGHBOUR:
             self._send(link, frame)
+        elif frame.flags == ServiceFlag.NEWS:
+            self._tell(link, frame)
         elif frame.flags & ServiceFlag.ANSWER:
             self._answer(frame)
         elif frame.topic == BROKER_NAME:
@@ -165,6 +172,20 @@ class Requests:
             return  # the requester has left in the meantime
         del self._open[link][(frame.topic, frame.sequence)]
         self._links.put(link, service(frame.topic, frame.payload, frame.sequence, flags=frame.flags))
+
+    def _tell(self, pipe: Link, frame: Frame) -> None:
+        name, limits = pipe.service.encode(), self._links.limits
+        link = self._links.by_id.get(frame.origin)
+        if link is None or frame.topic != name or name not in self._asked.get(link, ()):
+            return  # the client has left in the meantime
+        bytes_max, frames_max = limits.queue_bytes_max // 2 - len(frame.raw), limits.queue_frames_max // 2
+        if (link.pressed or link.backlog) and link.is_over(bytes_max, frames_max):
+            self._links.count(Reason.SERVICE_OVER_LIMIT)
+            body = bodies.refusal(Reason.SERVICE_OVER_LIMIT, "this client does not read fast enough")
+            flags = ServiceFlag.NEWS | ServiceFlag.REFUSAL
+            self._links.put(pipe, service(name, body, frame.sequence, link.id, flags=flags))
+            return
+        self._links.put(link, service(name, frame.payload, frame.sequence, flags=ServiceFlag.NEWS))
 
     def leave(self, link: Link) -> None:
         """A link is gone: a requester needs no answers any more, and a lost service gives none."""

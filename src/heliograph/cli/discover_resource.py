@@ -16,6 +16,7 @@ import typer
 from heliograph.cli import connection as c
 from heliograph.cli.shape import FAILED, examples, say
 from heliograph.cli.tables import show
+from heliograph.discovery.resources.watching import ANEW
 from heliograph.errors import UsageError
 
 NEARNESS = {"me": "near", "together": "together"}  # --near, and the order that it means
@@ -106,5 +107,8 @@ def _print(change: dict[str, Any], as_json: bool) -> None:
         show(change, True)
     else:
         values = change["values"]
+        if change["kind"] == ANEW:
+            print("anew      changes were lost; everything that matches follows", flush=True)
+            return
         text = "" if values is None else "  " + " ".join(f"{name}={value}" for name, value in values.items())
         print(f"{change['kind']:<9} {change['name'] or change['id']} at {change['host']}{text}", flush=True)

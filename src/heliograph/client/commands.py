@@ -172,6 +172,14 @@ class Ask:
     request: Request
     service: str
     body: dict[str, Any]
+    watch: int = 0  # above 0: the service will send news under this number, which the body names as well
+
+
+@dataclass(frozen=True, slots=True)
+class EndWatch:
+    """The program wants no more news of this watch; asking the service to end it is another request."""
+
+    watch: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from heliograph.model.publication import Publication
 from heliograph.model.subscription import Policy
 from heliograph.model.topics import INBOX_ROOT
 
-LEVEL_BYTES = 8
+LEVEL_BYTES = 16  # what nobody can guess
 
 
 class Inquiry:

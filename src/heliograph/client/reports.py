@@ -19,6 +19,7 @@ from heliograph.client.refusals import Losses, Refusals
 from heliograph.client.requests import OpenRequests
 from heliograph.client.roaming import Roaming
 from heliograph.client.subscriptions import LocalSubscription, LocalSubscriptions
+from heliograph.client.watches import ServiceWatches
 
 
 class Reports:
@@ -35,6 +36,7 @@ class Reports:
         inquiries: Inquiries,
         refusals: Refusals,
         losses: Losses,
+        watches: ServiceWatches,
     ) -> None:
         self._lines = lines
         self._roaming = roaming
@@ -45,6 +47,7 @@ class Reports:
         self._inquiries = inquiries
         self._refusals = refusals
         self._losses = losses
+        self._watches = watches
 
     def overview(self) -> dict[str, Any]:
         """The present link, and what the session has done so far."""
@@ -83,6 +86,8 @@ class Reports:
             "subscriptions": len(self._subscriptions),
             "requests": len(self._requests),
             "inquiries": len(self._inquiries),
+            "watches": len(self._watches),
+            "news_unexpected": self._watches.unexpected,
             "directed": {"received": directed.received, "waiting": len(directed), "lost": directed.lost},
             **self._refusals.report(),
         }

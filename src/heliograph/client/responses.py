@@ -18,10 +18,11 @@ from heliograph.client.service_requests import ServiceRequests
 from heliograph.client.stored.parts import StoreParts
 from heliograph.client.subscription_requests import SubscriptionRequests
 from heliograph.client.timing import SessionTime
+from heliograph.client.watches import ServiceWatches
 from heliograph.errors import ProtocolError, Reason, RefusedError
 from heliograph.machine import Instant
 from heliograph.wire import bodies
-from heliograph.wire.frames import Frame
+from heliograph.wire.frames import Frame, ServiceFlag
 
 RIGHT_ENDED = (Reason.GRANT_REVOKED, Reason.GRANT_EXPIRED, Reason.TOPIC_WITHDRAWN)  # why a subscription may end later
 
@@ -40,6 +41,7 @@ class Responses:
         time: SessionTime,
         roaming: Roaming,
         store_parts: StoreParts,
+        watches: ServiceWatches,
     ) -> None:
         self._requests = requests
         self._subscription_requests = subscription_requests
@@ -50,6 +52,7 @@ class Responses:
         self._time = time
         self._roaming = roaming
         self._store_parts = store_parts
+        self._watches = watches
 
     def pong(self, line: Line, raw: bytes, now: Instant) -> None:
         """PONG: everything up to its sequence was routed."""
@@ -109,8 +112,11 @@ class Responses:
             self._subscription_requests.refused(line, expected.number, error)
 
     def service(self, line: Line, raw: bytes, now: Instant) -> None:
-        """SERVICE: a service has answered."""
+        """SERVICE: a service has answered, or sends news of a watch."""
         frame = Frame(raw)
+        if frame.flags & ServiceFlag.NEWS:
+            self._watches.hear(line, frame)
+            return
         expected = self._requests.answered(line.id, frame.sequence)
         if not expected.service:
             raise ProtocolError(Reason.KIND_UNEXPECTED, "an answer without a request")
@@ -124,7 +130,8 @@ class Responses:
             self._flushes.progressed(now)
 
     def lost(self, line: Line, now: Instant) -> None:
-        """The link is gone, and with it the answers that were due on it."""
+        """The link is gone, and with it the answers that were due on it, and watches."""
+        self._watches.lost(line)
         for expected in self._requests.forget_link(line.id):
             if expected.service:
                 self._service_requests.lost(expected, now)

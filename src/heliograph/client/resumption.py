@@ -19,6 +19,7 @@ from heliograph.client.publisher import Publisher
 from heliograph.client.service_requests import ServiceRequests
 from heliograph.client.stored.parts import StoreParts
 from heliograph.client.subscription_requests import SubscriptionRequests
+from heliograph.client.watches import ServiceWatches
 from heliograph.errors import Reason, RefusedError
 from heliograph.machine import Instant
 
@@ -37,6 +38,7 @@ class Resumption:
         flushes: Flushes,
         deliveries: Deliveries,
         store_parts: StoreParts,
+        watches: ServiceWatches,
     ) -> None:
         self._lines = lines
         self._dialler = dialler
@@ -47,6 +49,7 @@ class Resumption:
         self._flushes = flushes
         self._deliveries = deliveries
         self._store_parts = store_parts
+        self._watches = watches
 
     def start(self, line: Line, now: Instant) -> None:
         """A broker has welcomed us: subscribe again, and repeat what no broker has confirmed."""
@@ -69,6 +72,7 @@ class Resumption:
         assert line.welcome is not None
         repeated = self._publisher.resume(line.welcome, line.seen)
         self._subscription_requests.restore(line, repeated, now, planned=planned)
+        self._watches.use(line)
         self._service_requests.ask_waiting(line)
         self._store_parts.resume(now)
         self._dialler.welcomed(line.target, line.welcome)

@@ -2,9 +2,9 @@
 
 In:    Ask commands; lines that come into use; SERVICE frames.
 Out:   SERVICE frames; settled requests.
-State: requests that wait for a link.
+State: requests that wait for a link; the open watches.
 Not here: time-outs and which answer belongs to which request (client/requests.py), requests that other clients answer
-          (client/inquiries.py).
+          (client/inquiries.py), news of watches (client/watches.py).
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from typing import Any
 
 import msgspec
 
-from heliograph.client.commands import Ask, Request
+from heliograph.client.commands import Ask, EndWatch, Request
 from heliograph.client.line import Line
 from heliograph.client.lines import Lines
 from heliograph.client.requests import Expected, OpenRequests
+from heliograph.client.watches import ServiceWatches
 from heliograph.errors import NotConnectedError, ProtocolError, Reason, RefusedError, UsageError
 from heliograph.machine import Instant
 from heliograph.model.topics import topic_fault
@@ -32,9 +33,10 @@ _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 class ServiceRequests:
     """Asks services of brokers for one session."""
 
-    def __init__(self, requests: OpenRequests, lines: Lines) -> None:
+    def __init__(self, requests: OpenRequests, lines: Lines, watches: ServiceWatches) -> None:
         self._requests = requests
         self._lines = lines
+        self._watches = watches
         self._waiting: deque[Ask] = deque()  # requests that wait for a link
 
     def ask(self, command: Ask, now: Instant) -> None:
@@ -42,6 +44,11 @@ class ServiceRequests:
         _check(command)
         self._requests.open(command.request, now, lambda now: self._forget(command.request))
         self._ask(self._lines.current, command)
+
+    def end_watch(self, command: EndWatch, now: Instant) -> None:
+        """The program wants no more news of a watch, which need not have begun."""
+        self._waiting = deque(waiting for waiting in self._waiting if waiting.watch != command.watch)
+        self._watches.end(command.watch)
 
     def ask_waiting(self, line: Line) -> None:
         """There is a link: send the requests that waited for one."""
@@ -54,7 +61,10 @@ class ServiceRequests:
             self._waiting.append(command)
             return
         number = self._requests.expect(line.id, Expected("ask", command.request, service=command.service))
-        self._lines.request(line, service(command.service.encode(), _encode(command.body), number))
+        name = command.service.encode()
+        if command.watch:
+            self._watches.begin(line, name, command.watch)
+        self._lines.request(line, service(name, _encode(command.body), number))
 
     def _forget(self, request: Request) -> None:
         self._waiting = deque(command for command in self._waiting if command.request != request)

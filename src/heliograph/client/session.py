@@ -45,6 +45,7 @@ from heliograph.client.stored.reliable import ReliablePublishing
 from heliograph.client.subscription_requests import SubscriptionRequests
 from heliograph.client.subscriptions import LocalSubscriptions
 from heliograph.client.timing import SessionTime
+from heliograph.client.watches import News, ServiceWatches
 from heliograph.errors import ClosedError, HeliographError, Reason, UsageError
 from heliograph.machine import Address, Effects, Instant, LinkId, Outbox, Peer, SocketName, Ticket, Timers
 from heliograph.model.origin import SECRET_BYTES_MAX, SECRET_BYTES_MIN, origin_of
@@ -84,7 +85,8 @@ class Session:
         self._lines = lines = Lines(partial(_hello, config, secret), config.dial_ms_max, outbox, timers, outgoing)
         self._dialler = dialler = Dialler(config, seed, outbox, timers, requests, lines, self._end)
         self._subscription_requests = asks = SubscriptionRequests(subscriptions, requests, lines, outbox, timers)
-        services = ServiceRequests(requests, lines)
+        self._watches = watches = ServiceWatches()
+        services = ServiceRequests(requests, lines, watches)
         calls = StoreCalls(requests, lines)
         self.reliable = reliable = ReliablePublishing(
             config.reliable_window, publisher, outgoing, lines, requests, refusals, calls, timers
@@ -95,17 +97,21 @@ class Session:
         self._flushes = flushes = Flushes(requests, outgoing, refusals, subscriptions, lines, store_parts, self._end)
         self._deliveries = deliveries = Deliveries(origin, subscriptions, requests, lines, losses)
         # Joining a broker, leaving it, moving to another.
-        resumption = Resumption(lines, dialler, publisher, asks, services, inquiries, flushes, deliveries, store_parts)
+        resumption = Resumption(
+            lines, dialler, publisher, asks, services, inquiries, flushes, deliveries, store_parts, watches
+        )
         self._leave = leave = GracefulLeave(lines, requests, inquiries, outgoing, timers)
         self._roaming = roaming = Roaming(config, outbox, timers, lines, dialler, asks, resumption, leave)
         # Frames from brokers.
         handshake = Handshake(
             origin, config.network, subscriptions, outgoing, time, lines, resumption, roaming, self._end
         )
-        self._responses = Responses(requests, asks, services, inquiries, refusals, flushes, time, roaming, store_parts)
+        self._responses = Responses(
+            requests, asks, services, inquiries, refusals, flushes, time, roaming, store_parts, watches
+        )
         self._conversation = Conversation(lines, deliveries, handshake, self._responses, leave)
         self._reports = Reports(
-            lines, roaming, outgoing, deliveries, subscriptions, requests, inquiries, refusals, losses
+            lines, roaming, outgoing, deliveries, subscriptions, requests, inquiries, refusals, losses, watches
         )
         self._tells: dict[type, Callable[[Any, Instant], None]] = {
             commands.Publish: publisher.tell_publish,
@@ -122,6 +128,7 @@ class Session:
             commands.Unsubscribe: asks.unsubscribe,
             commands.Flush: flushes.flush,
             commands.Ask: services.ask,
+            commands.EndWatch: services.end_watch,
             commands.Inquire: inquiries.inquire,
             commands.Move: self._move,
             commands.Drain: self._drain,
@@ -180,6 +187,10 @@ class Session:
     def collect_news(self) -> list[Inbox]:
         """Inboxes that got something, or ended, since the last call."""
         return self._subscriptions.collect_news()
+
+    def collect_watched(self) -> list[News]:
+        """News of services, by the number of the watch, since the last call; None if the watch ended with its link."""
+        return self._watches.collect()
 
     def collect_refusals(self) -> list[RefusedPublication]:
         """Publications that the broker refused since the last call."""
@@ -312,7 +323,7 @@ class Session:
             self._requests.accept(command.request)
         elif isinstance(command, commands.Publish | commands.PublishBatch):
             self._tells[type(command)](command, now)  # the publisher gives the reason
-        elif not isinstance(command, commands.Taken | commands.TakenStored | commands.Acknowledge):
+        elif not isinstance(command, commands.Taken | commands.TakenStored | commands.Acknowledge | commands.EndWatch):
             self._requests.refuse(command.request, self.error or ClosedError("the client was closed"))
 
     def _end(self, error: HeliographError | None, now: Instant) -> None:
@@ -329,6 +340,7 @@ class Session:
         self.reliable.end()
         self._readers.close(error)
         self._subscriptions.end(error)
+        self._watches.use(None)
         self._outbox.finish()
 
     def abandon(self) -> None:

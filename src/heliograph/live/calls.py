@@ -28,6 +28,11 @@ class Calls:
         self._next_request = 1
         self._crash: BaseException | None = None
 
+    @property
+    def failure(self) -> ClosedError | None:
+        """Set if the session has crashed."""
+        return None if self._crash is None else ClosedError(f"the client failed: {self._crash!r}")
+
     def tell(self, command: Any) -> None:
         """Give the session a command. UsageError if it makes no sense."""
         self._runner.tell(command)

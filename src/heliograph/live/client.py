@@ -31,6 +31,7 @@ from heliograph.live.subscription import Callback, Incoming, OpenSubscriptions, 
 from heliograph.live.tls import TlsContexts
 from heliograph.live.topic_desk import Files, TopicDesk
 from heliograph.live.topics import TopicCalls
+from heliograph.live.watches import OpenWatches
 from heliograph.model.publication import Publication
 from heliograph.model.subscription import Policy
 from heliograph.model.topics import INBOX_ROOT
@@ -74,6 +75,7 @@ class Client(StoreFace, TopicCalls, ResourceCalls):
         self._runner = self._driver.runners[MACHINE]
         self._calls = Calls(self._runner)
         self._subscriptions = OpenSubscriptions(session, self._calls)
+        self._watches = OpenWatches(session, self._calls)
         self._following = None if follow is None else follow(self._driver, MACHINE, session)
         self._on_refused = on_refused
         self._on_note = on_note
@@ -411,6 +413,7 @@ class Client(StoreFace, TopicCalls, ResourceCalls):
         self._calls.has_changed()
         for inbox in session.collect_news():
             self._subscriptions.wake(inbox)
+        self._watches.hear()
         if self._numbers is not None:
             self._numbers.keep_ahead(self._publisher.outgoing.assigned)
         if self._room and (self._publisher.has_room or session.ended):
@@ -424,6 +427,7 @@ class Client(StoreFace, TopicCalls, ResourceCalls):
         self._calls.fail(error)
         self._subscriptions.fail(error)
         self._session.abandon()
+        self._watches.fail()
         self._let_publish()
 
     def _let_publish(self) -> None:

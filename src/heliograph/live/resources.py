@@ -2,17 +2,16 @@
 
 In:    a client; what a program registers, requests and watches.
 Out:   requests to the resource service; answers; changes, each once.
-State: per registration its secret and latest values; per watch the changes reported so far.
-Not here: the service (discovery/resources/service.py), what counts as a change (discovery/resources/watching.py).
+State: per registration its secret and latest values; per watch its number at the present broker.
+Not here: the service (discovery/resources/service.py), reading news and what counts as a change
+          (discovery/resources/news.py, discovery/resources/watching.py).
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import secrets
 import time
-from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,9 +19,10 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from heliograph.discovery.resources.conditions import fixed_condition
+from heliograph.discovery.resources.news import WatchReader
 from heliograph.discovery.resources.watching import ResourceChange, WatchState
 from heliograph.errors import ClosedError, HeliographError, NotConnectedError, Reason, RefusedError, UsageError
-from heliograph.live.subscription import Subscribing, Subscription
+from heliograph.live.watches import OpenWatches
 from heliograph.model.origin import origin_of
 
 SERVICE = "resources"
@@ -57,17 +57,13 @@ class AskingClient(Protocol):
         """True if it was closed."""
         ...
 
-    @property
-    def inbox(self) -> str:
-        """The topic of this session's inbox."""
-        ...
-
     async def ask(self, service: str, body: dict[str, Any]) -> dict[str, Any]:
         """Ask a service of the broker."""
         ...
 
-    def subscribe(self, filter: str = "#") -> Subscribing:
-        """Subscribe to a topic filter."""
+    @property
+    def _watches(self) -> OpenWatches:
+        """Its watches."""
         ...
 
     @property
@@ -264,38 +260,44 @@ class ResourceWatch:
     ) -> None:
         self._client = client
         self._body = {"where": where, "model": model, "language": language}
-        self.state = WatchState() if saved is None else WatchState.resumed(saved)
-        self._changes: deque[ResourceChange] = deque()
+        self._reader = WatchReader(WatchState() if saved is None else WatchState.resumed(saved))
         self._wakes = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._number = 0  # of the watch at its broker
-        self._heard = 0  # the number of the last publication
-        self._snapshot: list[dict[str, Any]] = []
-        self._is_stale = False  # a number was missing: changes are not reported until the next snapshot
+        self._number = 0  # of the watch at the present broker
+        self._lost = asyncio.Event()  # its link is gone
         self._error: BaseException | None = None
+        self.problem: HeliographError | None = None  # why the broker does not keep the watch; it is asked again
         self.synced = asyncio.Event()  # set when the initial snapshot has arrived
 
     def saved(self) -> dict[str, Any]:
         """What was reported so far, for a later watch: ``client.watch_resources(…, saved=…)``."""
-        return self.state.saved()
+        return self._reader.state.saved()
 
     @property
     def resources(self) -> dict[str, dict[str, Any] | None]:
         """The resources that match now, with their values, as far as known."""
-        return {id: known.values for id, known in self.state.resources.items() if known.fits}
+        return {id: known.values for id, known in self._reader.state.resources.items() if known.fits}
+
+    @property
+    def lost(self) -> int:
+        """How many changes were dropped because the program did not read them; after each loss it begins anew."""
+        return self._reader.lost
+
+    @property
+    def unreadable(self) -> int:
+        """How many news of the broker could not be read, and were dropped."""
+        return self._reader.unreadable
 
     def __aiter__(self) -> AsyncIterator[ResourceChange]:
         return self
 
     async def __anext__(self) -> ResourceChange:
-        while not self._changes:
+        while (change := self._reader.take()) is None:
             if self._task is not None and self._task.done():
-                if self._error is not None:
-                    raise self._error
-                raise StopAsyncIteration
+                raise self._error or StopAsyncIteration
             self._wakes.clear()
             await self._wakes.wait()
-        return self._changes.popleft()
+        return change
 
     async def next(self, timeout: float | None = None) -> ResourceChange:
         """The next change; TimeoutError if none comes in time."""
@@ -304,7 +306,9 @@ class ResourceWatch:
 
     async def __aenter__(self) -> Self:
         await self._begin()
-        self._task = asyncio.get_running_loop().create_task(self._run(), name="resource watch")
+        task = asyncio.get_running_loop().create_task(self._follow(), name="resource watch")
+        task.add_done_callback(self._ended)
+        self._task = self._client._tasks.keep(task)
         return self
 
     async def __aexit__(
@@ -316,88 +320,53 @@ class ResourceWatch:
         """End the watch."""
         if self._task is not None:
             self._task.cancel()
-            with suppress(asyncio.CancelledError, HeliographError):
-                await self._task
-        if not self._client.is_closed:
+            await asyncio.wait([self._task])
+        if self._client._watches.forget(self._number):
             with suppress(HeliographError):
                 await self._client.ask(SERVICE, {"do": "unwatch", "watch": self._number})
 
     # -- following --------------------------------------------------------------------------------------------------
 
-    async def _begin(self) -> Subscription:
-        """Subscribe before asking, so that no part of the answer is missed."""
-        self._subscription = await self._client.subscribe(f"{self._client.inbox}/resources/#")
-        try:
-            answer = await self._client.ask(SERVICE, {"do": "watch", **self._body})
-        except BaseException:
-            await self._subscription.close()
-            raise
-        self._number, self._heard, self._snapshot = int(answer["watch"]), 0, []
-        self._topic = str(answer["topic"])
-        return self._subscription
+    async def _begin(self) -> None:
+        """Begin at the present broker."""
+        self._client._watches.end(SERVICE, self._number)
+        self._lost.clear()
+        self._reader.begin()
+        self._number = await self._client._watches.begin(SERVICE, {"do": "watch", **self._body}, self._hear)
 
-    async def _run(self) -> None:
-        keeper = asyncio.get_running_loop().create_task(self._keep(), name="resource watch keeper")
-        try:
-            while not self._client.is_closed:
-                subscription = self._subscription
-                async for publication in subscription:
-                    if publication.topic == self._topic:
-                        self._hear(json.loads(publication.payload))
-                if subscription is self._subscription:
-                    return
-        except HeliographError as error:
-            self._error = error
-        finally:
-            keeper.cancel()
-            self._wakes.set()
-
-    async def _keep(self) -> None:
-        """Check at intervals whether the broker still knows the watch, and ask for what was missed."""
-        inbox = self._client.inbox
-        while True:
-            await asyncio.sleep(KEEP_S if self._client.inbox == inbox else AGAIN_S)
-            try:
-                heard = self._heard
-                if self._client.inbox != inbox:
-                    known = {"known": False}
-                else:
-                    ask = {"do": "keep", "watch": self._number, "again": self._is_stale}
-                    known = await self._client.ask(SERVICE, ask)
-                if not known["known"]:
-                    inbox = self._client.inbox
-                    before = self._subscription
-                    await self._begin()
-                    await before.close()
-                elif known["number"] > self._heard and heard == self._heard:
-                    self._is_stale = True
-            except (NotConnectedError, RefusedError):
-                continue
-            except HeliographError:
-                return
-
-    def _hear(self, told: dict[str, Any]) -> None:
-        if told["number"] <= self._heard:
+    def _hear(self, news: bytes | None) -> None:
+        if news is None:
+            self._lost.set()
             return
-        if told["number"] != self._heard + 1:
-            self._is_stale = True
-            self._snapshot = []
-        self._heard = told["number"]
-        changes: list[ResourceChange] = []
-        for state in told.get("states", ()):
-            changes += self.state.state(state)
-        if "emptied" in told:
-            changes += self.state.emptied(*told["emptied"])
-        if "snapshot" in told:
-            self._snapshot += told["snapshot"]
-            if not told.get("more"):
-                hosts = {host: (as_of[0], as_of[1]) for host, as_of in told["hosts"].items()}
-                changes += self.state.snapshot(self._snapshot, hosts, told["missing"])
-                self._snapshot = []
-                self._is_stale = False
-                self.synced.set()
-        if changes:
-            self._changes.extend(changes)
+        self._reader.hear(news)
+        if self._reader.is_synced:
+            self.synced.set()
+        self._wakes.set()
+
+    async def _follow(self) -> None:
+        """Keep the watch at the client's broker, and ask for what was missed."""
+        while not self._client.is_closed:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(KEEP_S):
+                    await self._lost.wait()
+            try:
+                if not self._client.is_closed and (self._lost.is_set() or not await self._is_known()):
+                    await self._begin()
+                self.problem = None
+            except HeliographError as error:
+                self.problem = error
+                self._lost.set()  # so that it begins again, whatever became of it
+                await asyncio.sleep(AGAIN_S if isinstance(error, NotConnectedError) else KEEP_S)
+
+    async def _is_known(self) -> bool:
+        known = await self._client.ask(SERVICE, {"do": "keep", "watch": self._number, "again": self._reader.is_stale})
+        if known["known"]:
+            self._reader.check(known["number"])
+        return bool(known["known"])
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """No more changes will come: the client has ended, or the program closed the watch."""
+        self._error = self._client._watches.failure or (None if task.cancelled() else task.exception())
         self._wakes.set()
 
 
@@ -454,7 +423,9 @@ class ResourceCalls:
         saved: dict[str, Any] | None = None,
     ) -> ResourceWatch:
         """Changes of matching resources: ``async with client.watch_resources("load < 1") as watch``, then ``async for
-        change in watch``. A change is "appeared", "changed", "stopped" (it no longer matches) or "vanished". ``saved``
-        resumes from the state of an earlier watch (``watch.saved()``).
+        change in watch``. A change is "appeared", "changed", "stopped" (it no longer matches) or "vanished". If the
+        program reads too slowly, changes are dropped and the watch begins anew: a change of kind "anew", then
+        "appeared" for everything that matches. ``saved`` resumes from the state of an earlier watch
+        (``watch.saved()``).
         """
         return ResourceWatch(self, where=where, model=model, language=language, saved=saved)

@@ -68,6 +68,9 @@ class Attendant(Protocol):
     def hear_end(self, asker: LinkId, now: Instant) -> None:
         """The link of a requester has closed."""
 
+    def hear_untold(self, asker: LinkId, watch: int, now: Instant) -> None:
+        """News of a watch did not reach the client, which does not read fast enough."""
+
 
 class BrokerSession:
     """One link's session. The service passes it the bytes of every ``receive`` and checks ``fault`` afterwards.
@@ -75,7 +78,8 @@ class BrokerSession:
     ``serve`` gets requests of clients to this service, which arrive on a pipe only, as one of the structs of
     ``requests``; ``refused`` is told why a request was refused. ``warned`` is called when the broker drains;
     ``attendant`` gets what an attending service is told. ``take`` gets whole deliveries of ``subscribe_whole`` and of
-    directed publications, frames as received; ``stored`` gets STORED frames; ``welcome`` gets the broker's welcome.
+    directed publications, frames as received; ``stored`` gets STORED frames; ``welcome`` gets the broker's welcome;
+    ``news`` gets news of watches, over a link.
     """
 
     def __init__(
@@ -92,6 +96,7 @@ class BrokerSession:
         take: Take | None = None,
         stored: Stored | None = None,
         welcome: Welcomed | None = None,
+        news: Stored | None = None,
     ) -> None:
         self.link = link
         self._outbox = outbox
@@ -115,6 +120,7 @@ class BrokerSession:
         self._take = take
         self._stored = stored
         self._welcome = welcome
+        self._news = news
         self._whole: dict[int, None] = {}
 
     # -- sending ------------------------------------------------------------------------------------------------
@@ -189,6 +195,10 @@ class BrokerSession:
         self._outbox.guard.caught(where, error, now, frame.origin)
         self.refuse(frame, Reason.INTERNAL_ERROR, FAILED)
 
+    def tell(self, asker: LinkId, watch: int, payload: bytes) -> None:
+        """Send news of a watch to the client that asked for it. The service must attend, under the name of the pipe."""
+        self._write(service(self._service, payload, watch, asker, flags=ServiceFlag.NEWS))
+
     def attend(self, service_name: str) -> None:
         """From now on, over a pipe, tell the ``attendant`` about ways, neighbours and requesters that disconnect. The
         name is that of the service at the broker."""
@@ -232,6 +242,8 @@ class BrokerSession:
                 self._deliver(frame, now)
             case Kind.SERVICE if frame.flags & ServiceFlag.NEIGHBOUR:
                 self._hear_neighbour(frame, now)
+            case Kind.SERVICE if frame.flags & ServiceFlag.NEWS:
+                self._hear_news(frame, now)
             case Kind.SERVICE if frame.flags & ServiceFlag.ANSWER:
                 self._answered(frame, now)
             case Kind.SERVICE if frame.topic == BROKER_NAME:
@@ -284,6 +296,13 @@ class BrokerSession:
             self._attendant.hear_refusal(frame.origin, frame.sequence, bodies.reason_of(code), now)
         else:
             self._attendant.hear_neighbour(frame.origin, frame.payload, now)
+
+    def _hear_news(self, frame: Frame, now: Instant) -> None:
+        if not frame.flags & ServiceFlag.REFUSAL:
+            if self._news is not None:
+                self._news(frame, now)
+        elif self._attendant is not None:
+            self._attendant.hear_untold(frame.origin, frame.sequence, now)
 
     def _hear_word(self, frame: Frame, now: Instant) -> None:
         word = decode_word(frame.payload)

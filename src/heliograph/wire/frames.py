@@ -88,6 +88,7 @@ class ServiceFlag(IntFlag):
     ANSWER = 1
     REFUSAL = 2  # the request was refused: the payload is a Refusal
     NEIGHBOUR = 4  # from a service to the same service at a linked broker; on a pipe, the origin is that link
+    NEWS = 8  # from a service to a client, of the watch with this number; on a pipe, the origin is the client's link
 
 
 # An int: ~ of a Flag loses bits without a name.

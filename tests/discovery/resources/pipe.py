@@ -37,6 +37,7 @@ class OnPipe:
         self.now = 0
         self.sent: list[messages.Message] = []  # to the neighbour
         self.published: list[tuple[str, bytes]] = []
+        self.told: list[tuple[int, int, bytes]] = []  # news: the client, the number of its watch, the payload
         self.answers: dict[int, Any] = {}
         self.wakes = 0
         self.subscription = 0
@@ -78,6 +79,9 @@ class OnPipe:
             self.published.append((frame.topic.decode(), frame.payload))
         elif frame.kind == Kind.SERVICE and frame.flags & ServiceFlag.NEIGHBOUR:
             self.sent.append(messages.decode(frame.payload))
+        elif frame.kind == Kind.SERVICE and frame.flags == ServiceFlag.NEWS:
+            assert frame.topic == NAME
+            self.told.append((frame.origin, frame.sequence, frame.payload))
         elif frame.kind == Kind.SERVICE and frame.flags & ServiceFlag.ANSWER:
             said = json.loads(frame.payload)
             self.answers[frame.sequence] = (

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from heliograph.discovery.resources.answers import KEPT_MAX, PART_BYTES, PART_ROWS, SLICE_ROWS, best_company
 from heliograph.discovery.resources.messages import AdvertisedResource, AdvertisementsTold
+from heliograph.discovery.resources.news import WatchReader
 from heliograph.discovery.resources.ordering import best
 from heliograph.discovery.resources.watching import WatchState
 from tests.discovery.resources.pipe import OnPipe, RefusedByServiceError
@@ -113,41 +114,33 @@ def test_a_long_static_snapshot_is_told_in_slices_and_changes_in_between_win(cou
     pipe = OnPipe()
     if count:
         told_many(pipe, count)
-    topic = pipe.ask({"do": "watch", "model": "static"})["topic"]
+    assert pipe.ask({"do": "watch", "watch": 3, "model": "static"}) == {"watch": 3}
     pipe.tell(AdvertisementsTold(2, "b", "main", 2, 1, 2, remove=[1, count], full=not count))
-    watch, parts = WatchState(), []
-    for number, (where, payload) in enumerate(pipe.published, 1):
-        said = json.loads(payload)
-        assert (where, said["number"]) == (topic, number)
-        for state in said.get("states", ()):
-            watch.state(state)
-        parts += said.get("snapshot", [])
-        if "hosts" in said:
-            watch.snapshot(parts, {host: tuple(age) for host, age in said["hosts"].items()})
-    assert len(parts) == count
-    assert sorted(int(id, 16) for id, each in watch.resources.items() if each.fits) == list(range(2, count))
+    reader = WatchReader(WatchState())
+    for number, (client, watch, payload) in enumerate(pipe.told, 1):
+        assert (client, watch, json.loads(payload)["number"]) == (9, 3, number)
+        reader.hear(payload)
+    assert reader.is_synced
+    assert sum(len(json.loads(payload).get("snapshot", ())) for _, _, payload in pipe.told) == count
+    assert sorted(int(id, 16) for id, each in reader.state.resources.items() if each.fits) == list(range(2, count))
 
 
 @pytest.mark.req("R7")
 def test_a_change_between_the_slices_of_a_snapshot_wins() -> None:
     pipe = OnPipe()
     told_many(pipe, 5_000)
-    pipe.service.receive(1, pipe.request({"do": "watch", "model": "static"}), pipe.now)
+    pipe.service.receive(1, pipe.request({"do": "watch", "watch": 1, "model": "static"}), pipe.now)
     pipe.service.wake(pipe.now)  # the first slice only
     gone = AdvertisementsTold(2, "b", "main", 2, 1, 2, remove=[3, 4_999])
     pipe.tell(gone)
-    said = [json.loads(payload) for _, payload in pipe.published]
+    said = [json.loads(payload) for _, _, payload in pipe.told]
     assert ["hosts" in each for each in said].count(True) == 1
     first_state = next(number for number, each in enumerate(said) if "states" in each)
     assert 0 < first_state < len(said) - 1, "the change came between two parts"
-    watch, parts = WatchState(), []
-    for each in said:
-        for state in each.get("states", ()):
-            watch.state(state)
-        parts += each.get("snapshot", [])
-        if "hosts" in each:
-            watch.snapshot(parts, {host: tuple(age) for host, age in each["hosts"].items()})
-    there = {int(id, 16) for id, each in watch.resources.items() if each.fits}
+    reader = WatchReader(WatchState())
+    for _, _, payload in pipe.told:
+        reader.hear(payload)
+    there = {int(id, 16) for id, each in reader.state.resources.items() if each.fits}
     assert there == {*range(1, 5_001)} - {3, 4_999}
 
 

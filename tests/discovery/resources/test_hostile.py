@@ -98,7 +98,9 @@ def test_watches_with_too_many_attributes_are_refused(model: str) -> None:
     answers = []
     for first in range(0, 1_500, 100):
         try:
-            answers.append(pipe.ask({"do": "watch", "where": named(first, 100), "model": model}, client=first + 10))
+            answers.append(
+                pipe.ask({"do": "watch", "watch": 1, "where": named(first, 100), "model": model}, client=first + 10)
+            )
         except RefusedByServiceError as refusal:
             answers.append(str(refusal))
     assert answers[10:] == ["resource_attributes_over_limit"] * 5
@@ -107,11 +109,16 @@ def test_watches_with_too_many_attributes_are_refused(model: str) -> None:
 
 def test_a_client_has_so_many_watches_and_no_more() -> None:
     pipe = OnPipe(watches_per_client_max=3)
-    for _ in range(3):
-        pipe.ask({"do": "watch", "where": "x >= 0"})
-    assert refused(pipe, {"do": "watch", "where": "x >= 0"}) == "resource_requests_over_limit"
+    watch = {"do": "watch", "where": "x >= 0"}
+    assert refused(pipe, {**watch, "watch": 0}) == refused(pipe, watch) == "resource_call_malformed"
+    for number in (1, 7, 2):
+        assert pipe.ask({**watch, "watch": number}) == {"watch": number}
+    assert refused(pipe, {**watch, "watch": 4}) == "resource_requests_over_limit"
+    pipe.ask({"do": "unwatch", "watch": 1})
+    assert refused(pipe, {**watch, "watch": 2}) == "resource_call_malformed"  # this number is in use
+    assert pipe.ask({**watch, "watch": 2}, client=10) == {"watch": 2}  # of another client it is another watch
     pipe.leave(9)
-    assert pipe.ask({"do": "watch", "where": "x >= 0"})["watch"] == 4
+    assert pipe.ask({**watch, "watch": 2}) == {"watch": 2}
 
 
 @pytest.mark.req("R13")
@@ -143,6 +150,7 @@ def test_forged_direct_answers_are_not_believed() -> None:
     pipe.deliver("Inbox/me/direct/0123456789abcdef", messages.encode(ResourceRequestDone(asked.id, 0)))
     pipe.deliver("Inbox/me/direct/0123456789abcdef", b"{not json")
     seal = pipe.service._seal((1, 1, 99))
+    assert len(bytes.fromhex(seal)) == 16  # nobody can guess it
     pipe.deliver(f"Inbox/me/direct/{seal}", messages.encode(ResourcesFound((1, 1, 99), 0, forged.found)))
     assert pipe.counted == {"body_malformed": 1, "resource_foreign": 2, "resource_request_unknown": 1}
     pipe.tell(ResourceRequestDone(asked.id, 0, hosts=[(2, 1, 1)]))

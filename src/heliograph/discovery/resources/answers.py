@@ -109,13 +109,15 @@ class LongAnswer(msgspec.Struct):
     left_over: msgspec.Raw | None = None  # a row that did not fit in the last part
 
 
-def one_part(rows: Iterator[Row], first: msgspec.Raw | None = None) -> tuple[list[msgspec.Raw], msgspec.Raw | None]:
+def one_part(
+    rows: Iterator[Row], first: msgspec.Raw | None = None, rows_max: int = PART_ROWS, bytes_max: int = PART_BYTES
+) -> tuple[list[msgspec.Raw], msgspec.Raw | None]:
     """As many rows as one part holds, as JSON, and the row that did not fit; ``first`` is the one of the last time."""
     part = [] if first is None else [first]
     size = 0 if first is None else len(bytes(first))
     for each in rows:
         text = _encode(each)
-        if part and (len(part) >= PART_ROWS or size + len(text) > PART_BYTES):
+        if part and (len(part) >= rows_max or size + len(text) > bytes_max):
             return part, msgspec.Raw(text)
         part.append(msgspec.Raw(text))
         size += len(text)

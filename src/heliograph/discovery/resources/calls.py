@@ -22,6 +22,7 @@ Secret = Annotated[str, Meta(min_length=32, max_length=128, pattern=r"\A[0-9a-f]
 Text = Annotated[str, Meta(max_length=TEXT_LENGTH_MAX)]
 Name = Annotated[str, Meta(max_length=NAME_LENGTH_MAX)]
 Count = Annotated[int, Meta(ge=0, le=(1 << 62) - 1)]
+WatchNumber = Annotated[int, Meta(ge=1, le=(1 << 62) - 1)]  # chosen by the client, for each link anew
 Seconds = Annotated[float, Meta(gt=0, le=31_536_000)]
 Model = Annotated[str, Meta(pattern=r"\A(static|dynamic)\Z")]
 
@@ -92,22 +93,23 @@ class PartCall(Body, frozen=True, tag="part", tag_field="do"):
 class WatchCall(Body, frozen=True, tag="watch", tag_field="do"):
     """Begin a continuous request."""
 
+    watch: WatchNumber
     where: Text = "true"
     model: Model = "dynamic"
     language: Name = "predicates"
 
 
 class KeepCall(Body, frozen=True, tag="keep", tag_field="do"):
-    """Ask whether a watch is known here, and for its last number."""
+    """Ask whether a watch is known here, and for the number of its last news."""
 
-    watch: Count
+    watch: WatchNumber
     again: bool = False  # something was missed: send everything again
 
 
 class UnwatchCall(Body, frozen=True, tag="unwatch", tag_field="do"):
     """End a watch."""
 
-    watch: Count
+    watch: WatchNumber
 
 
 class TablesCall(Body, frozen=True, tag="tables", tag_field="do"):

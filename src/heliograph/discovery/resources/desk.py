@@ -138,7 +138,9 @@ class ResourceDesk:
             case PartCall():
                 self._answers.fetch(frame, call.answer, call.start)
             case WatchCall():
-                self._watch(frame, call, asker, now)
+                condition = read_condition(call.where, call.language)
+                self._watchers.begin(self._core, frame.origin, call.watch, condition, call.model == "static", now)
+                self._answer(frame, {"watch": call.watch})
             case KeepCall() | UnwatchCall():
                 self._keep(frame, call, now)
             case ListCall():
@@ -246,17 +248,9 @@ class ResourceDesk:
         """A client disconnected."""
         self._answers.leave(asker)
 
-    def _watch(self, frame: Frame, call: WatchCall, asker: Asker, now: Instant) -> None:
-        condition = read_condition(call.where, call.language)
-        inbox = asker.inbox
-        if not inbox:
-            raise UsageError("only a client with an inbox can watch")
-        watcher = self._watchers.begin(self._core, frame.origin, inbox, condition, call.model == "static", now)
-        self._answer(frame, {"watch": watcher.number, "topic": f"{inbox}/resources/{watcher.number}"})
-
     def _keep(self, frame: Frame, call: KeepCall | UnwatchCall, now: Instant) -> None:
-        watcher = self._watchers.by_number.get(call.watch)
-        if watcher is None or watcher.asker != frame.origin:
+        watcher = self._watchers.get(frame.origin, call.watch)
+        if watcher is None:
             self._answer(frame, {"known": False})
             return
         if isinstance(call, UnwatchCall):
@@ -278,7 +272,8 @@ def overview(core: ResourceCore, watchers: Watchers, direct: DirectLinks) -> dic
         "hosts": len(core.table.hosts),
         "requests": len(core.forwarding.known),
         "standing": len(core.standing.requests),
-        "watches": len(watchers.by_number),
+        "watches": len(watchers),
+        "watches_begun_anew": watchers.begun_anew,
         "subscription_messages": counts.subscriptions,
         "publication_messages": counts.publications,
         "results": counts.results,

@@ -1,7 +1,7 @@
 """The resource service of a broker: a machine at the end of a pipe.
 
 In:    requests of clients; messages of neighbours' services; ways; requesters that disconnect; time.
-Out:   answers; messages to neighbours; publications to watchers' inboxes and under System/Resources.
+Out:   answers; messages to neighbours; news for watching clients; publications under System/Resources.
 State: its session with the broker, and network time; the core holds the rest.
 Not here: resource discovery itself (core.py), requests of clients (desk.py), watchers (watchers.py).
 Paper: [resources] §4 and §5.
@@ -49,7 +49,7 @@ _encode = msgspec.json.Encoder().encode
 class ResourceService:
     """A machine: resource discovery for one broker.
 
-    It has 34 methods because the contract of machines and of attending services takes twenty of them.
+    It has 36 methods because the contract of machines and of attending services takes twenty-one of them.
     """
 
     def __init__(self, config: ResourcesConfig, *, seed: int, incarnation: int) -> None:
@@ -84,7 +84,7 @@ class ResourceService:
         self._watchers = Watchers(
             self._timers,
             config.watches_per_client_max,
-            publish=self._publish,
+            tell=self._tell,
             age_ms=self._age_ms,
             deadline_ns=config.deadline_ms * NS_PER_MS,
         )
@@ -147,6 +147,10 @@ class ResourceService:
         if self._session is not None:
             self._session.publish(topic, payload)
 
+    def _tell(self, asker: LinkId, watch: int, payload: bytes) -> None:
+        if self._session is not None:
+            self._session.tell(asker, watch, payload)
+
     def _ask_time(self, now: Instant) -> None:
         if self._session is not None:
             self._session.order({"do": "report", "question": "time"}, self._hear_time)
@@ -170,7 +174,7 @@ class ResourceService:
         return self._address, f"{self._inbox}/direct/{self._seal(id)}"
 
     def _seal(self, id: RequestId) -> str:
-        return sha256(self._secret + b"%d/%d/%d" % id).hexdigest()[:16]
+        return sha256(self._secret + b"%d/%d/%d" % id).hexdigest()[:32]
 
     def _send_directly(
         self, request: ResourceRequest, found: ResourcesFound, undelivered: Callable[[], None], now: Instant
@@ -218,6 +222,10 @@ class ResourceService:
         """A client disconnected: end its watches, and forget its answers."""
         self._watchers.leave(self._core, asker)
         self._desk.leave(asker)
+
+    def hear_untold(self, asker: LinkId, watch: int, now: Instant) -> None:
+        """A watching client does not read."""
+        self._watchers.untold(self._core, asker, watch, now)
 
     def _answer(self, frame: Frame, body: bytes) -> None:
         if self._session is not None:

@@ -1,19 +1,25 @@
-"""Watchers: continuous requests of our own clients, and the numbered publications that they get.
+"""Watchers: continuous requests of our own clients, and the numbered news that they get.
 
-In:    watches that begin and end; states, advertisements that came and went, snapshots.
-Out:   publications to the inboxes of sessions.
-State: per watch its condition, inbox and last number.
-Not here: how the client uses them (watching.py), the path of requests (standing.py).
+In:    watches that begin and end; states, advertisements that came and went, snapshots; clients that do not read.
+Out:   news for the link of each watching client.
+State: per watch its condition and last number; snapshots under way, in parts.
+Not here: the form of news and how the client uses them (news.py), the path of requests (standing.py).
 Paper: [resources] §4.3.
+
+The client chooses the number of a watch; another client may use the same one. The broker refuses news for a client that
+does not read. Its watch then gets nothing until a pause is over, and begins anew: it is told so, and gets a snapshot.
+If the client still does not read, the pauses grow, and so do those between the parts of a long snapshot.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 import msgspec
 
+from heliograph.discovery.resources.answers import Row, one_part
 from heliograph.discovery.resources.conditions import ResourceCondition, fixed_values, read_condition
 from heliograph.discovery.resources.core import ResourceCore
 from heliograph.discovery.resources.forwarding import HERE, NORMAL
@@ -29,24 +35,34 @@ from heliograph.model.predicates import Value
 
 SOON_NS = 20_000_000  # after a way changed, so that several changes are handled as one
 AGAIN_NS = 500_000_000  # if hosts were missing
-SNAPSHOT_PART = 200  # resources in one publication
-ROWS_PER_WAKE = 5 * SNAPSHOT_PART  # of a long snapshot: a few milliseconds
+PAUSE_NS = 500_000_000  # before a watch begins anew; doubled while its client still does not read
+PAUSE_NS_MAX = 16 * PAUSE_NS
+CALM_NS = 60_000_000_000  # after so long without a refusal the pauses are short again
+PACES = 16  # between two slices of a snapshot for a slow client there is this part of the pause
+SNAPSHOT_PART = 200  # resources in one part …
+SNAPSHOT_PART_BYTES = 128 << 10  # … and their bytes: little, beside what may wait for a link
+PARTS_PER_WAKE = 5  # of a long snapshot: a few milliseconds
 
 _encode = msgspec.json.Encoder().encode
+Tell = Callable[[LinkId, int, bytes], None]
+"""Sends news: the client's link, the number of its watch, the payload."""
 
 
 class Watcher(msgspec.Struct, eq=False):
     """One continuous request of a client of ours."""
 
-    number: int
     asker: LinkId
-    inbox: str
+    number: int  # chosen by the client
     condition: ResourceCondition
     is_static: bool
     id: RequestId
-    told: int = 0  # the number of the last publication
+    told: int = 0  # the number of the last news
     slot: int = -1
     asking: bool = False  # a snapshot is in progress
+    has_ended: bool = False
+    is_blocked: bool = False  # its client does not read: nothing is told until it begins anew
+    blocked_at: Instant = -CALM_NS
+    pause_ns: int = 0
 
 
 class Watchers:
@@ -57,39 +73,55 @@ class Watchers:
         timers: Timers,
         watches_per_client_max: int,
         *,
-        publish: Callable[[bytes, bytes], None],
+        tell: Tell,
         age_ms: Callable[[int, Instant], float],
         deadline_ns: int,
     ) -> None:
-        self.by_number: dict[int, Watcher] = {}
+        self.begun_anew = 0
         self._timers = timers
         self._per_client_max = watches_per_client_max
-        self._publish = publish
+        self._send = tell
         self._age_ms = age_ms
         self._deadline_ns = deadline_ns
+        self._by_asker: dict[LinkId, dict[int, Watcher]] = {}
         self._by_id: dict[RequestId, Watcher] = {}
         self._static = BoxIndex()
         self._by_slot: dict[int, Watcher] = {}
-        self._number = 0
+        self._count = 0
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def get(self, asker: LinkId, number: int) -> Watcher | None:
+        """A client's watch of this number."""
+        return self._by_asker.get(asker, {}).get(number)
 
     def begin(
-        self, core: ResourceCore, asker: LinkId, inbox: str, condition: ResourceCondition, is_static: bool, now: Instant
+        self,
+        core: ResourceCore,
+        asker: LinkId,
+        number: int,
+        condition: ResourceCondition,
+        is_static: bool,
+        now: Instant,
     ) -> Watcher:
-        """A watch begins; its first publication is a snapshot. ProtocolError if there are too many."""
-        if sum(each.asker == asker for each in self.by_number.values()) >= self._per_client_max:
+        """A watch begins; its first news are a snapshot. ProtocolError if there are too many, or one of this number."""
+        own = self._by_asker.get(asker, {})
+        if len(own) >= self._per_client_max:
             raise ProtocolError(
                 Reason.RESOURCE_REQUESTS_OVER_LIMIT, f"a client has at most {self._per_client_max} watches"
             )
+        if number in own:
+            raise ProtocolError(Reason.RESOURCE_CALL_MALFORMED, f"this client has a watch {number} already")
         broker, incarnation = core.hosting.me
-        self._number += 1
-        id = (broker, incarnation, (1 << 40) + self._number)
-        watcher = Watcher(self._number, asker, inbox, condition, is_static, id)
+        self._count += 1
+        watcher = Watcher(asker, number, condition, is_static, (broker, incarnation, (1 << 40) + self._count))
         if is_static:
             self._enter(watcher)
         else:
-            core.standing.add(HERE, id, condition.text)
-        self.by_number[watcher.number] = self._by_id[id] = watcher
-        self._timers.set(("watch", watcher.number), now, lambda now: self.snapshot(core, watcher, now))
+            core.standing.add(HERE, watcher.id, condition.text)
+        self._by_asker.setdefault(asker, {})[number] = self._by_id[watcher.id] = watcher
+        self.again(core, watcher, now)
         return watcher
 
     def _enter(self, watcher: Watcher) -> None:
@@ -103,8 +135,13 @@ class Watchers:
 
     def end(self, core: ResourceCore, watcher: Watcher) -> None:
         """A watch ends."""
-        del self.by_number[watcher.number], self._by_id[watcher.id]
-        self._timers.cancel(("watch", watcher.number))
+        own = self._by_asker[watcher.asker]
+        del own[watcher.number], self._by_id[watcher.id]
+        if not own:
+            del self._by_asker[watcher.asker]
+        watcher.has_ended = True
+        self._timers.cancel(("watch", watcher.id))
+        self._timers.cancel(("snapshot", watcher.id))
         if watcher.is_static:
             self._static.remove(watcher.slot)
             del self._by_slot[watcher.slot]
@@ -113,15 +150,16 @@ class Watchers:
 
     def leave(self, core: ResourceCore, asker: LinkId) -> None:
         """A client disconnected."""
-        for watcher in [each for each in self.by_number.values() if each.asker == asker]:
+        for watcher in list(self._by_asker.get(asker, {}).values()):
             self.end(core, watcher)
 
     # -- what watchers are told ---------------------------------------------------------------------------------
 
     def _tell(self, watcher: Watcher, **said: Any) -> None:
+        if watcher.is_blocked:
+            return
         watcher.told += 1
-        topic = f"{watcher.inbox}/resources/{watcher.number}".encode()
-        self._publish(topic, _encode({"number": watcher.told, **said}))
+        self._send(watcher.asker, watcher.number, _encode({"number": watcher.told, **said}))
 
     def state(self, core: ResourceCore, id: RequestId, state: ResourceState, now: Instant) -> None:
         """The new state of a dynamic resource."""
@@ -157,8 +195,9 @@ class Watchers:
             self.again(core, watcher, now + SOON_NS)
 
     def again(self, core: ResourceCore, watcher: Watcher, at: Instant) -> None:
-        """Send a new snapshot at that time."""
-        self._timers.set(("watch", watcher.number), at, lambda now: self.snapshot(core, watcher, now))
+        """Send a new snapshot at that time; one that is blocked gets it later."""
+        if not watcher.is_blocked:
+            self._timers.set(("watch", watcher.id), at, lambda now: self._snapshot(core, watcher, now))
 
     def emptied(self, core: ResourceCore, id: RequestId, host: HostingBroker) -> None:
         """A host has nothing more for this watcher."""
@@ -166,78 +205,91 @@ class Watchers:
         if watcher is not None:
             self._tell(watcher, emptied=[name_of(core, host.broker), host.incarnation])
 
-    def snapshot(self, core: ResourceCore, watcher: Watcher, now: Instant) -> None:
-        """Send what there is now."""
-        if self.by_number.get(watcher.number) is not watcher:
+    # -- a client that does not read ----------------------------------------------------------------------------
+
+    def untold(self, core: ResourceCore, asker: LinkId, number: int, now: Instant) -> None:
+        """The broker refused news: this watch gets nothing until the pause is over, and then begins anew."""
+        watcher = self.get(asker, number)
+        if watcher is None or watcher.is_blocked:
             return
+        is_calm = now - watcher.blocked_at >= CALM_NS
+        watcher.pause_ns = PAUSE_NS if is_calm else min(2 * watcher.pause_ns, PAUSE_NS_MAX)
+        watcher.is_blocked = True
+        watcher.blocked_at = now
+        self._timers.set(
+            ("watch", watcher.id), now + watcher.pause_ns, lambda now: self._begin_anew(core, watcher, now)
+        )
+
+    def _begin_anew(self, core: ResourceCore, watcher: Watcher, now: Instant) -> None:
+        """Say so, which is short; a snapshot follows if that is not refused as well."""
+        self.begun_anew += 1
+        watcher.is_blocked = False
+        self._tell(watcher, anew=True)
+        self.again(core, watcher, now + SOON_NS)
+
+    # -- snapshots ----------------------------------------------------------------------------------------------
+
+    def _snapshot(self, core: ResourceCore, watcher: Watcher, now: Instant) -> None:
+        """Send what there is now."""
         if watcher.asking:
             self.again(core, watcher, now + SOON_NS)
             return
+        watcher.asking = True
         if watcher.is_static:
-            self._snapshot_static(core, watcher, now)
+            ages = {host.broker: host.age for host in core.table.hosts.values()}
+            hosts = {host.name: host.age for host in core.table.hosts.values()}
+            rows = (described_row(row, ages[row.host.broker]) for row in core.static(watcher.condition))
+            self._tell_parts(watcher, rows, {"hosts": hosts, "missing": []}, now)
             return
         question = ResourceQuestion(watcher.condition, NORMAL, deadline_ns=self._deadline_ns)
-        watcher.asking = True
-
-        def answered(answer: GatheredAnswer, now: Instant) -> None:
-            watcher.asking = False
-            if self.by_number.get(watcher.number) is not watcher:
-                return
-            self._answered(core, watcher, answer, now)
-
         try:
-            core.gathering.begin(question, answered, now)
+            core.gathering.begin(question, lambda answer, now: self._answered(core, watcher, answer, now), now)
         except ProtocolError as error:
             core.count(error.reason)
             watcher.asking = False
             self.again(core, watcher, now + AGAIN_NS)
 
-    def _snapshot_static(self, core: ResourceCore, watcher: Watcher, now: Instant) -> None:
-        """Send the static resources, some per wake. Changes in the meantime have higher numbers and win."""
-        ages = {host.broker: host.age for host in core.table.hosts.values()}
-        hosts = {host.name: host.age for host in core.table.hosts.values()}
-        rows = core.static(watcher.condition)
-        watcher.asking = True
-
-        def go_on(start: int, now: Instant) -> None:
-            if self.by_number.get(watcher.number) is not watcher:
-                return
-            for first in range(start, min(start + ROWS_PER_WAKE, len(rows) - SNAPSHOT_PART), SNAPSHOT_PART):
-                part = rows[first : first + SNAPSHOT_PART]
-                self._tell(watcher, snapshot=[described_row(row, ages[row.host.broker]) for row in part], more=True)
-            rest = start + ROWS_PER_WAKE
-            if rest < len(rows) - SNAPSHOT_PART:
-                self._timers.set(("snapshot", watcher.number), 0, lambda now: go_on(rest, now))
-                return
-            watcher.asking = False
-            last = max(0, -(-len(rows) // SNAPSHOT_PART) - 1) * SNAPSHOT_PART
-            found = [described_row(row, ages[row.host.broker]) for row in rows[last:]]
-            self._tell(watcher, snapshot=found, hosts=hosts, missing=[])
-
-        go_on(0, now)
-
     def _answered(self, core: ResourceCore, watcher: Watcher, answer: GatheredAnswer, now: Instant) -> None:
-        found = [
+        if watcher.has_ended:
+            return
+        rows = (
             {
                 **{"id": f"{each.id:016x}", "name": each.name, "host": name_of(core, each.host), "epoch": each.epoch},
                 **{"incarnation": each.incarnation, "number": each.number, "values": each.values},
                 "age_ms": self._age_ms(each.at, now),
             }
             for each in answer.found
-        ]
+        )
         hosts = {name_of(core, host): as_of for host, as_of in answer.hosts.items()}
-        self._tell_snapshot(watcher, found, hosts, answer.missing)
+        self._tell_parts(watcher, rows, {"hosts": hosts, "missing": answer.missing}, now)
         if answer.missing or not answer.is_complete:
             self.again(core, watcher, now + AGAIN_NS)
 
-    def _tell_snapshot(
-        self, watcher: Watcher, found: list[dict[str, Any]], hosts: dict[str, tuple[int, int]], missing: list[str]
-    ) -> None:
-        """Send it in parts; the last one names the hosts that all of them cover."""
-        parts = [found[start : start + SNAPSHOT_PART] for start in range(0, len(found), SNAPSHOT_PART)] or [[]]
-        for part in parts[:-1]:
-            self._tell(watcher, snapshot=part, more=True)
-        self._tell(watcher, snapshot=parts[-1], hosts=hosts, missing=missing)
+    def _tell_parts(self, watcher: Watcher, rows: Iterable[Row], last: dict[str, Any], now: Instant) -> None:
+        """Send a snapshot, some parts per wake. Changes in the meantime have higher numbers and win."""
+        parts = _parts(iter(rows))
+
+        def go_on(now: Instant) -> None:
+            for number, part, is_last in islice(parts, PARTS_PER_WAKE):
+                self._tell(watcher, snapshot=part, part=number, **(last if is_last else {"more": True}))
+                if is_last or watcher.is_blocked:
+                    watcher.asking = False
+                    return
+            pace_ns = watcher.pause_ns // PACES if now - watcher.blocked_at < CALM_NS else 0
+            self._timers.set(("snapshot", watcher.id), now + pace_ns if pace_ns else 0, go_on)
+
+        go_on(now)
+
+
+def _parts(rows: Iterator[Row]) -> Iterator[tuple[int, list[msgspec.Raw], bool]]:
+    """A snapshot as parts that fit in a frame: the number of each, its rows, and whether it is the last."""
+    number = 0
+    part, rest = one_part(rows, None, SNAPSHOT_PART, SNAPSHOT_PART_BYTES)
+    while rest is not None:
+        yield number, part, False
+        number += 1
+        part, rest = one_part(rows, rest, SNAPSHOT_PART, SNAPSHOT_PART_BYTES)
+    yield number, part, True
 
 
 def name_of(core: ResourceCore, broker: int) -> str:

@@ -3,7 +3,7 @@
 In:    states and snapshots, repeated, out of order across brokers, or again after a move.
 Out:   changes: appeared, changed, stopped (it does not fit any more), vanished; each once.
 State: the last known state of each resource. It can be saved and resumed.
-Not here: the sender (watchers.py), asking again (live/resources.py).
+Not here: the sender (watchers.py), reading its news (news.py), asking again (live/resources.py).
 
 States are ordered by the owner's epoch, then by the host broker's incarnation and count of changes. A snapshot lists
 what matches at some hosts up to a given change: a resource that it does not name does not match, unless it is newer.
@@ -18,14 +18,15 @@ from typing import Any
 from heliograph.errors import UsageError
 
 APPEARED, CHANGED, STOPPED, VANISHED = "appeared", "changed", "stopped", "vanished"
+ANEW = "anew"
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceChange:
     """A change of a watched resource."""
 
-    kind: str  # appeared, changed, stopped or vanished
-    id: str
+    kind: str  # appeared, changed, stopped, vanished; or anew: some were lost, and all that match follow as appeared
+    id: str  # empty if it begins anew, as are name and host
     name: str
     host: str  # the broker that hosts it
     values: dict[str, Any] | None  # None: it has reported none, or it is gone

@@ -188,7 +188,7 @@ class _Watching(_Stage):
                 network.place(self.broker(id), id, resource, False)
         network.join()
         for number, request in enumerate(watched):
-            network.watch(self.broker(number), request, self.is_static, f"w{number}")
+            network.watch(self.broker(number), request, self.is_static, number + 1)
         network.run(REST_S)
         network.reset()
         begun: dict[tuple[str, int], int] = {}

@@ -110,7 +110,7 @@ class _Node:
         self.watchers = Watchers(
             self.timers,
             10**6,
-            publish=self._publish,
+            tell=self._tell,
             age_ms=lambda at, now: 0.0,
             deadline_ns=10 * SECOND,
         )
@@ -124,7 +124,7 @@ class _Node:
         self.direct.append((request.id[0] - 1, found))
         return True
 
-    def _publish(self, topic: bytes, payload: bytes) -> None:
+    def _tell(self, asker: LinkId, watch: int, payload: bytes) -> None:
         self.after.append(lambda at: self.network.hear_watcher(payload, at))
 
     @property
@@ -320,13 +320,13 @@ class ResourceNetwork:
 
         self.client(broker, work)
 
-    def watch(self, broker: int, request: WorkloadRequest, is_static: bool, inbox: str) -> None:
-        """A client watches."""
+    def watch(self, broker: int, request: WorkloadRequest, is_static: bool, number: int) -> None:
+        """A client watches, under a number of its own."""
         node = self.nodes[broker]
         condition = read_condition(request.where)
 
         def begin(now: int) -> None:
-            node.watchers.begin(node.core, 1, inbox, condition, is_static, now)
+            node.watchers.begin(node.core, 1, number, condition, is_static, now)
 
         self.client(broker, begin)
 

@@ -102,6 +102,11 @@ class Resources(Checker):
     def on_watched(self, who: str, kind: str, name: str, values: Values) -> None:
         """A watcher was told of a change."""
         knows = self._knows[who]
+        if kind == "anew":
+            knows.clear()
+            if not self.scenario.fault:
+                self.blame(f"{who} began anew, though it reads and no fault struck")
+            return
         if kind == "appeared" and name in knows:
             self.blame(f"{who} was told twice that {name} appeared")
         if kind in ("stopped", "vanished") and name not in knows:

@@ -14,16 +14,15 @@ from hashlib import sha256
 from random import Random
 from typing import Any
 
-import msgspec
-
 from heliograph.broker.config import DEFAULT_PORT
+from heliograph.discovery.resources.news import WatchReader
 from heliograph.discovery.resources.watching import WatchState
 from heliograph.errors import Reason, UsageError
 from heliograph.machine import Address, Dial, Effects, Instant, LinkId, Outbox, Peer, SocketName, Ticket, Timers
-from heliograph.model.publication import Publication
 from heliograph.services.broker_session import BrokerSession
 from heliograph.sim.resourcing.plans import DiscoveryPlan, ResourcePlan
 from heliograph.wire.bodies import Welcome
+from heliograph.wire.frames import Frame
 
 SERVICE = b"resources"
 NS_PER_S = 1_000_000_000
@@ -64,7 +63,7 @@ class ResourceParty:
         """A broker has answered."""
         self._links += 1
         secret = sha256(self._seed + self._links.to_bytes(4, "little")).digest()
-        self.session = BrokerSession(link, self._outbox, secret, welcome=self.welcomed)
+        self.session = BrokerSession(link, self._outbox, secret, welcome=self.welcomed, news=self.hear_news)
         self.session.hello(self.name, keep_alive_ms=1_000)
         self._heard_at = now
         self._beat(now)
@@ -80,6 +79,9 @@ class ResourceParty:
 
     def welcomed(self, welcome: Welcome, now: Instant) -> None:
         """The session has begun."""
+
+    def hear_news(self, frame: Frame, now: Instant) -> None:
+        """News of a watch."""
 
     def receive(self, link: LinkId, data: bytes, now: Instant) -> None:
         """Read bytes of the broker."""
@@ -213,19 +215,13 @@ class ResourceRequester(ResourceParty):
     def __init__(self, plan: DiscoveryPlan, seed: bytes, write: Write) -> None:
         super().__init__(plan.name, plan.brokers, seed, write)
         self._plan = plan
-        self.watched = WatchState()
+        self._reader = WatchReader(WatchState())
         self._watch = 0
-        self._topic = ""
-        self._heard = 0
-        self._stale = False
-        self._snapshot: list[Any] = []
         self._number = 0
 
     def welcomed(self, welcome: Welcome, now: Instant) -> None:
         """Ask, or watch again."""
-        assert self.session is not None
         if self._plan.watch:
-            self.session.subscribe(f"{welcome.inbox}/resources/#".encode(), self._told)
             self._begin(now)
         else:
             self._ask(now)
@@ -246,41 +242,32 @@ class ResourceRequester(ResourceParty):
             self._timers.set("ask", now + int(plan.every_s * NS_PER_S), self._ask)
 
     def _begin(self, now: Instant) -> None:
-        body = {"do": "watch", "where": self._plan.where, "model": self._plan.model}
-        self.ask(body, self._begun_watch)
+        if self._watch:
+            self.ask({"do": "unwatch", "watch": self._watch}, lambda answer, now: None)
+        self._watch += 1
+        self._reader.begin()
+        body = {"do": "watch", "watch": self._watch, "where": self._plan.where, "model": self._plan.model}
+        self.ask(body, lambda answer, now: None)
         self._timers.set("keep", now + NS_PER_S, self._keep)
-
-    def _begun_watch(self, answer: Any, now: Instant) -> None:
-        if answer is not None:
-            self._watch, self._topic, self._heard, self._snapshot = answer["watch"], answer["topic"], 0, []
 
     def _keep(self, now: Instant) -> None:
-        heard = self._heard
+        watch = self._watch
 
         def answered(answer: Any, now: Instant) -> None:
+            if watch != self._watch:
+                return
             if answer is None or not answer["known"]:
                 self._begin(now)
-            elif answer["number"] > heard and heard == self._heard:
-                self._stale = True
+            else:
+                self._reader.check(answer["number"])
 
-        self.ask({"do": "keep", "watch": self._watch, "again": self._stale}, answered)
+        self.ask({"do": "keep", "watch": watch, "again": self._reader.is_stale}, answered)
         self._timers.set("keep", now + NS_PER_S, self._keep)
 
-    def _told(self, publication: Publication, now: Instant) -> None:
-        told = msgspec.json.decode(publication.payload)
-        if publication.topic != self._topic or told["number"] <= self._heard:
+    def hear_news(self, frame: Frame, now: Instant) -> None:
+        """Write down the changes."""
+        if frame.sequence != self._watch or frame.topic != SERVICE:
             return
-        if told["number"] != self._heard + 1:
-            self._stale, self._snapshot = True, []
-        self._heard = told["number"]
-        changes = [change for state in told.get("states", ()) for change in self.watched.state(state)]
-        if "emptied" in told:
-            changes += self.watched.emptied(*told["emptied"])
-        if "snapshot" in told:
-            self._snapshot += told["snapshot"]
-            if not told.get("more"):
-                hosts = {host: (as_of[0], as_of[1]) for host, as_of in told["hosts"].items()}
-                changes += self.watched.snapshot(self._snapshot, hosts, told["missing"])
-                self._snapshot, self._stale = [], False
-        for change in changes:
+        self._reader.hear(frame.payload)
+        while (change := self._reader.take()) is not None:
             self._write("watched", self.name, change.kind, change.name, change.values)
