@@ -8,7 +8,6 @@ from pathlib import Path
 from time import time_ns
 from types import SimpleNamespace
 from typing import Any
-from uuid import UUID
 
 import pytest
 from msgspec import structs
@@ -16,7 +15,7 @@ from msgspec import structs
 from heliograph.discovery.topics.creation import OwnTopic
 from heliograph.discovery.topics.encryption import KEY_DOMAIN, TopicKey
 from heliograph.discovery.topics.key_statements import sign_key
-from heliograph.discovery.topics.listing import Descriptors, advertised
+from heliograph.discovery.topics.listing import Descriptors, advertised, uuid_text
 from heliograph.discovery.topics.messages import Advertise, TopicKind, TopicMessage, domain_of, encode_body, pack
 from heliograph.errors import Reason, RefusedError, UsageError
 from heliograph.live.topic_desk import TopicDesk, chain_of
@@ -150,7 +149,7 @@ def test_without_a_certificate_of_ones_own_there_are_no_topics(folder: Path) -> 
     nobody = Person(folder, "alice")
     nobody._desk = TopicDesk(SimpleNamespace(entity="alice"), {})  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="certificate, key and authority"):
-        nobody.encrypt_event(None, f"Topics/{UUID(int=1)}", b"")
+        nobody.encrypt_event(None, f"Topics/{uuid_text(bytes(16))}", b"")
     other = Person(folder, "alice")
     other._desk = TopicDesk(SimpleNamespace(entity="eve"), other._desk._files)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="knows this client as eve"):
