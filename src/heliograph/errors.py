@@ -162,6 +162,8 @@ class Reason(IntEnum):
     QUERY_OVER_TIME = 633
     QUERY_LANGUAGE_MISSING = 634
     TOPIC_KEY_MISSING = 635
+    TOPIC_ID_UNBOUND = 636
+    TOPIC_KEY_UNSIGNED = 637
 
     # 6xx: resources: resource discovery refuses a request, or cannot carry it out.
     RESOURCE_CONDITION_UNFIT = 600

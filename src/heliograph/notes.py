@@ -337,6 +337,12 @@ class TopicDirectoryOpened(Note, frozen=True, tag="topic_directory_opened"):
     damaged: int = 0
 
 
+class TopicsOutdated(Note, frozen=True, tag="topics_outdated"):
+    """Topics whose UUID is not bound to their creator, from an earlier version, were removed from a repository."""
+
+    count: int
+
+
 class TopicsDamaged(Note, frozen=True, tag="topics_damaged"):
     """Entries of a repository could not be read and were put aside."""
 

@@ -24,6 +24,7 @@ Scalar = str | int | float | bool
 CHANGES_AT_ONCE_MAX = 1_024
 SLICE_ROWS = 20_000  # examined by one slice: about 50 ms with the slowest language
 EVERYBODY = "*"
+ID_VERSION = 8  # of the UUIDs of topics (discovery/topics/listing.py)
 
 
 class Repository(Struct, frozen=True, kw_only=True):
@@ -58,6 +59,7 @@ class KeepTopics(Struct, frozen=True):
     entries: tuple[TopicEntry, ...] = ()
     forgotten: tuple[tuple[bytes, str], ...] = ()  # topics and the entities that ask for it: only owners may
     expired_ms: int = 0  # also remove what expired at or before this, at most CHANGES_AT_ONCE_MAX; 0: nothing
+    outdated: bool = False  # also remove topics whose UUID is of another version, at most CHANGES_AT_ONCE_MAX
     topics_max: int = 1 << 62
     per_owner_max: int = 1 << 62
 
@@ -71,7 +73,7 @@ class KeptTopics(Struct, frozen=True):
 
     topics: int  # in the repository
     outcomes: tuple[str | Reason, ...] = ()  # per entry: "appeared", "changed", or why it was not stored
-    forgotten: tuple[TopicEntry, ...] = ()  # removed by their owners, or because they had expired
+    forgotten: tuple[TopicEntry, ...] = ()  # removed by their owners, or because they had expired or are outdated
 
 
 class TopicQuestion(Struct, frozen=True, kw_only=True):

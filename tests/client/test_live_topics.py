@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from time import time_ns
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 import heliograph
 from heliograph.cli.network_processes import NetworkProcesses
 from heliograph.cli.network_secure import environment
+from heliograph.discovery.topics.encryption import TopicKey
+from heliograph.discovery.topics.handover import KeyOffer
 from heliograph.errors import RefusedError
+from heliograph.live.topic_desk import chain_of
 from heliograph.topology.process_network import generated
 
 PATIENCE_S = 100.0
@@ -61,6 +66,20 @@ def test_a_revoked_grant_changes_the_key_and_other_holders_get_the_new_one_also_
                 while len(holder._desk.epochs.keys(topic.advertisement.id)) < 2:
                     await asyncio.sleep(0.02)
                 assert holder.decrypt_event(event) == b"22"
+            held = bob._desk.epochs.newest(topic.advertisement.id)
+            await alice.close()  # from here on the owner is away
+            late = bob.grant_topic(topic, "admin", subscribe=True, using=kept, certificate=thirds)
+            await third.use_topic(late)
+            assert third.topic_key(late) == held, "with the owner's statement"
+            with pytest.raises(RefusedError, match="topic_key_unsigned"):
+                await third.use_topic(structs.replace(late, statement=b""))
+            says, false = bob._desk.statements, TopicKey(3, b"x" * 32)
+            holder = says.keyring.learn(chain_of(thirds), time_ns())
+            with pytest.raises(RefusedError, match="did not take the key"):
+                await bob._desk.converse(
+                    KeyOffer(says, topic.advertisement.id, false, holder, bytes(32), timeout_ms=500)
+                )
+            assert third._desk.epochs.newest(topic.advertisement.id) == held, "a delegator cannot replace it"
 
     async def run() -> None:
         network = NetworkProcesses(generated(1), tmp_path / "topics", bdn=False, secure=True)

@@ -280,6 +280,17 @@ def _in_slices(subject: Any, question: TopicQuestion) -> list[bytes]:
     return found
 
 
+@pytest.mark.req("T6")
+def test_topics_with_a_uuid_of_another_version_are_removed_and_others_are_not(subject: Any) -> None:
+    versions = (0x4F, 0x80, 0x8F, 0x7F, 0x90, 0x00)
+    keep(subject, *(an_entry(n, id=bytes([n] * 6) + bytes([v]) + bytes(9)) for n, v in enumerate(versions, 1)))
+    kept = keep(subject, outdated=True)
+    assert (kept.topics, sorted(entry.id[0] for entry in kept.forgotten)) == (2, [1, 4, 5, 6])
+    assert keep(subject, outdated=True).forgotten == ()
+    found = subject.ask(AskTopics(TopicQuestion(sees_all=True)))
+    assert ([entry.id[0] for entry in found.entries], found.damaged) == ([2, 3], ())
+
+
 def test_a_corrupted_entry_is_put_aside_and_reported(tmp_path: Path) -> None:
     subject = SqliteTopics(Repository(name="t", place=str(tmp_path)))
     subject.open()

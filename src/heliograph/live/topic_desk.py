@@ -81,7 +81,7 @@ class TopicDesk:
         self._linger: asyncio.TimerHandle | None = None
         self._heard_at_all = False  # an answer has come, so the broker lets us publish to directories
         self._own: OwnTopics | None = None
-        self._epochs = TopicEpochs(secrets.token_bytes)
+        self._epochs: TopicEpochs | None = None
         self._tasks: dict[tuple[str, bytes], asyncio.Task[None]] = {}  # what and topic -> keys sent, or awaited
         self._givers: dict[bytes, tuple[str, str]] = {}  # topic -> its owner, and who signed our grant
         self._own_subscription: Any = None
@@ -116,7 +116,16 @@ class TopicDesk:
     @property
     def epochs(self) -> TopicEpochs:
         """The keys of encrypted topics."""
+        if self._epochs is None:
+            self._epochs = TopicEpochs(self.statements.keyring, secrets.token_bytes)
         return self._epochs
+
+    @property
+    def entity(self) -> str:
+        """The entity of our certificate, which creates topics."""
+        keyring = self.statements.keyring
+        assert keyring.own is not None
+        return keyring.learn(keyring.own.chain, time_ns()).identity.entity
 
     @property
     def own(self) -> OwnTopics:
@@ -265,7 +274,7 @@ class TopicDesk:
 
         The new key is sent to the other holders, in the background, until each has it or there is a newer one.
         """
-        renewed = self._epochs.revoke(topic, revoked, time_ns() // 1_000_000, expires_ms)
+        renewed = self.epochs.revoke(topic, revoked, time_ns() // 1_000_000, expires_ms)
         if renewed is not None:
             self._begin(("give", topic), self._hand_over(topic, renewed))
 
@@ -314,9 +323,11 @@ class TopicDesk:
             wait = KeyWait(self.statements, topic, owner, seed, timeout_ms=KEY_WAIT_MS, delegator=delegator)
             try:
                 key: TopicKey = await self.converse(wait)
-                if self._epochs.learn(topic, key, by_owner=wait.by_owner):
-                    handing = self._epochs.pass_on(topic, key, wait.without, time_ns() // 1_000_000)
+                if self.epochs.learn(topic, owner, key, time_ns()) and self.epochs.newest(topic) == key:
+                    handing = self.epochs.pass_on(topic, key, wait.without, time_ns() // 1_000_000)
                     self._begin(("give", topic), self._hand_over(topic, handing))
+            except ProtocolError:
+                continue  # the owner's certificate ended meanwhile
             except ClosedError:
                 return
             except HeliographError:

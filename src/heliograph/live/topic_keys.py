@@ -13,9 +13,10 @@ from time import time_ns
 
 from heliograph.discovery.topics.bundle import GrantBundle
 from heliograph.discovery.topics.creation import OwnTopic
-from heliograph.discovery.topics.encryption import KEY_DOMAIN, TopicKey, decrypt, encrypt
+from heliograph.discovery.topics.encryption import KEY_BYTES, KEY_DOMAIN, TopicKey, decrypt, encrypt
 from heliograph.discovery.topics.finder import FoundTopic
 from heliograph.discovery.topics.handover import KeyOffer, KeyWait
+from heliograph.discovery.topics.key_statements import check_key, read_key, sign_key
 from heliograph.discovery.topics.listing import TopicAdvertisement, decode_advertisement
 from heliograph.discovery.topics.messages import Advertise, decode_body
 from heliograph.errors import ProtocolError, Reason, RefusedError, UsageError
@@ -30,19 +31,41 @@ class TopicKeyCalls:
     _desk: TopicDesk
 
     def topic_key(self, bundle: GrantBundle) -> TopicKey:
-        """The key of an encrypted topic that came with a grant; RefusedError if it was sealed for others."""
+        """The key of an encrypted topic that came with a grant.
+
+        RefusedError if it was sealed for others, or if it is not the key that the topic's owner signed for.
+        """
+        statements, wall_ns = self._desk.statements, time_ns()
         try:
-            key = self._desk.statements.keyring.open(KEY_DOMAIN, bundle.key, advertised_in(bundle).id)
+            statements.learn(bundle.chains, wall_ns)
+            topic, _, _ = statements.read_advertise(bundle.advertise, wall_ns)
+        except ProtocolError as error:
+            raise RefusedError(error.reason, error.detail) from None
+        try:
+            key = statements.keyring.open(KEY_DOMAIN, bundle.key, topic.id)
         except ProtocolError as error:
             raise RefusedError(Reason.TOPIC_KEY_MISSING, error.detail) from None
-        return TopicKey(bundle.epoch, key)
+        try:
+            return read_key(statements.keyring, topic.id, topic.creator, key, bundle.statement, wall_ns)
+        except ProtocolError as error:
+            raise RefusedError(error.reason, f"the key in this grant: {error.detail}") from None
+
+    def _learn_key(self, topic: TopicAdvertisement, key: TopicKey) -> None:
+        """Keep a key; RefusedError if it is not one that the topic's owner signed for."""
+        try:
+            self._desk.epochs.learn(topic.id, topic.creator, key, time_ns())
+        except ProtocolError as error:
+            raise RefusedError(error.reason, error.detail) from None
 
     async def give_topic_key(self, topic: OwnTopic, key: TopicKey, certificate: bytes, *, timeout: float = 10.0) -> str:
         """Give the key of a new epoch to the waiting holder of this PEM certificate; returns the holder's name."""
-        statements = self._desk.statements
+        statements, advertisement = self._desk.statements, topic.advertisement
+        try:
+            key = check_key(statements.keyring, advertisement.id, advertisement.creator, key, time_ns())
+        except ProtocolError as error:
+            raise RefusedError(error.reason, error.detail) from None
         holder = statements.keyring.learn(chain_of(certificate), time_ns())
-        id, seed = topic.advertisement.id, secrets.token_bytes(32)
-        offer = KeyOffer(statements, id, key, holder, seed, timeout_ms=ms_of(timeout))
+        offer = KeyOffer(statements, advertisement.id, key, holder, secrets.token_bytes(32), timeout_ms=ms_of(timeout))
         given: str = await self._desk.converse(offer)
         return given
 
@@ -54,9 +77,13 @@ class TopicKeyCalls:
         )
         return key
 
-    def new_topic_key(self, epoch: int = 1) -> TopicKey:
-        """A key for an encrypted topic, for a program that looks after keys itself."""
-        return TopicKey(epoch, secrets.token_bytes(32))
+    def new_topic_key(self, topic: OwnTopic | FoundTopic, epoch: int = 1) -> TopicKey:
+        """A key for an encrypted topic of ours, with our statement, for a program that looks after keys itself."""
+        keyring, advertisement = self._desk.statements.keyring, topic.advertisement
+        if advertisement.creator != self._desk.entity:
+            raise UsageError(f"only {advertisement.creator}, who owns {advertisement.uuid}, makes keys for it")
+        key = secrets.token_bytes(KEY_BYTES)
+        return sign_key(keyring, advertisement.id, epoch, key, time_ns() // 1_000_000)
 
     def encrypt_event(self, key: TopicKey | None, topic: str, payload: bytes) -> bytes:
         """A payload for an encrypted topic, to be published on it; None: with the newest key that we have for it."""
@@ -70,7 +97,7 @@ class TopicKeyCalls:
 
         Without ``keys``: with those that came with grants (``use_topic``) and from the topic's owner since.
         """
-        known = {key.epoch: key for key in keys} or self._desk.epochs.keys(topic_id(publication.topic))
+        known = keys or self._desk.epochs.keys(topic_id(publication.topic))
         try:
             return decrypt(known, publication.topic, publication.payload)
         except ProtocolError as error:

@@ -16,6 +16,8 @@ from hashlib import sha256
 from time import monotonic_ns, time_ns
 from typing import Any
 
+from msgspec.structs import replace
+
 from heliograph.discovery.topics.bundle import TEXT_MAX, GrantBundle, encode_bundle
 from heliograph.discovery.topics.creation import DirectoryRoll, OwnTopic, Renewal, TopicCreation, TopicWithdrawal
 from heliograph.discovery.topics.encryption import KEY_DOMAIN, TopicKey
@@ -65,7 +67,7 @@ class TopicCalls(TopicKeyCalls):
         """
         desk = self._desk
         creation = Creation(
-            creator=desk_entity(desk),
+            creator=desk.entity,
             lifetime_s=max(1, round(lifetime)),
             institution=institution,
             space=space,
@@ -166,25 +168,24 @@ class TopicCalls(TopicKeyCalls):
         if using is None:
             chains, advertise = _shown(topic)
             using = GrantBundle(advertise, list(chains))
-        sealed, epoch = b"", 0
+        grants, chains_there = [*using.grants, sign_grant(keyring, grant)], [*using.chains, keyring.own.chain]
         key = self._key_for(topic, key, certificate)
-        if key is not None:
-            holder_there = keyring.learn(chain_of(certificate), time_ns())
-            sealed, epoch = keyring.seal(holder_there, KEY_DOMAIN, key.key, topic.advertisement.id), key.epoch
-            self._desk.epochs.granted(grant.topic, grant.id, holder_there, grant.expires_ms)
-        grants = [*using.grants, sign_grant(keyring, grant)]
-        return GrantBundle(
-            using.advertise, list(dict.fromkeys([*using.chains, keyring.own.chain])), grants, epoch, sealed
-        )
+        if key is None:
+            return GrantBundle(using.advertise, list(dict.fromkeys(chains_there)), grants)
+        holder_there = keyring.learn(chain_of(certificate), time_ns())
+        sealed = keyring.seal(holder_there, KEY_DOMAIN, key.key, topic.advertisement.id)
+        self._desk.epochs.granted(grant.topic, grant.id, holder_there, grant.expires_ms)
+        all_chains = list(dict.fromkeys([*chains_there, key.chain]))
+        return GrantBundle(using.advertise, all_chains, grants, sealed, key.statement)
 
     def _key_for(self, topic: OwnTopic | FoundTopic, key: TopicKey | None, certificate: bytes) -> TopicKey | None:
         """The key that a grant includes."""
         epochs, advertisement = self._desk.epochs, topic.advertisement
         if key is not None:
-            epochs.learn(advertisement.id, key)
+            self._learn_key(advertisement, key)
         elif certificate and advertisement.creation.encrypted:
-            if advertisement.creator == desk_entity(self._desk):
-                return epochs.own(advertisement.id)
+            if advertisement.creator == self._desk.entity:
+                return epochs.own(advertisement.id, time_ns() // 1_000_000)
             return epochs.newest(advertisement.id)
         return key
 
@@ -192,10 +193,12 @@ class TopicCalls(TopicKeyCalls):
         """Show the broker our right to a topic: a grant, or our ownership. RefusedError if it is not valid.
 
         The key of an encrypted topic that comes with the grant is kept, and so are the keys that the owner sends later.
+        A grant whose key is not the one that the topic's owner signed for is refused, and not shown.
         """
         if isinstance(bundle, OwnTopic | FoundTopic):
             chains, advertise = _shown(bundle)
             bundle = GrantBundle(advertise, list(chains))
+        key = self.topic_key(bundle) if bundle.key else None
         text = encode_bundle(bundle)
         if len(text) > TEXT_MAX:
             raise UsageError("the descriptors of this topic are too long to be shown to a broker")
@@ -206,17 +209,11 @@ class TopicCalls(TopicKeyCalls):
             proof = b64encode(keyring.sign(POSSESSION_DOMAIN, payload)).decode()
             own = keyring.own
             assert own is not None
-            shown = GrantBundle(
-                bundle.advertise,
-                list(dict.fromkeys([*bundle.chains, own.chain])),
-                bundle.grants,
-                bundle.epoch,
-                bundle.key,
-            )
+            shown = replace(bundle, chains=list(dict.fromkeys([*bundle.chains, own.chain])))
             answer = await self._desk.ask("rights", {"do": "present", "bundle": encode_bundle(shown), "proof": proof})
-        if bundle.key:
+        if key is not None:
             advertisement = advertised_in(bundle)
-            self._desk.epochs.learn(advertisement.id, self.topic_key(bundle), by_owner=len(bundle.grants) == 1)
+            self._learn_key(advertisement, key)
             self._desk.expect_keys(advertisement.id, advertisement.creator, self._delegator(bundle))
         return answer
 
@@ -245,7 +242,7 @@ class TopicCalls(TopicKeyCalls):
             statement = b64encode(sign_revocation(keyring, said)).decode()
             chain = b64encode(keyring.own.chain).decode()
             await self._desk.ask("rights", {"do": "revoke", "statement": statement, "chains": [chain]})
-            if advertised_in(bundle).creator == desk_entity(self._desk):
+            if advertised_in(bundle).creator == self._desk.entity:
                 self._desk.change_key(grant.topic, grant.id, grant.expires_ms)
             else:
                 self._desk.epochs.withdraw(grant.topic, grant.id, now_ms)
@@ -318,13 +315,6 @@ def query_of(text: str, language: str, options: dict[str, Any]) -> TopicQuery:
         valid_for_ms=stamp("valid_for"),
         newest_first=options.pop("newest_first", False),
     )
-
-
-def desk_entity(desk: TopicDesk) -> str:
-    """The entity that creates topics at this desk."""
-    own = desk.statements.keyring.own
-    assert own is not None
-    return desk.statements.keyring.learn(own.chain, time_ns()).identity.entity
 
 
 def _parts(topic: OwnTopic | FoundTopic) -> tuple[tuple[bytes, ...], bytes]:

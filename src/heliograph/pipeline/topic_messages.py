@@ -6,7 +6,7 @@ State: none.
 Not here: the messages (discovery/topics/messages.py), the table (kinds.py).
 
 Nothing is verified here: brokers let only proven entities publish there, and directories check every signature. Only
-the kind of a sealed message is known.
+the kind of a sealed message is known. Advertisements of before UUIDs were bound to creators are read too.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 
 from heliograph.discovery.signed_bodies import SEALED, SIGNED
 from heliograph.discovery.topics import messages
-from heliograph.discovery.topics.listing import TopicAdvertisement, decode_advertisement, uuid_text
+from heliograph.discovery.topics.listing import TopicAdvertisement, decode_archived, uuid_text
 from heliograph.discovery.topics.messages import TOPIC_KINDS, Advertise, Search, TopicMessage, Unwatch, WithdrawTopic
 from heliograph.errors import ProtocolError
 from heliograph.trust import envelope
@@ -49,7 +49,7 @@ def _row(message: TopicMessage) -> dict[str, Any]:
         row["time_us"] = issued_ms * US_PER_MS
     match body:
         case Advertise():
-            row |= _advertised(decode_advertisement(envelope.decode(body.advertisement).payload))
+            row |= _advertised(decode_archived(envelope.decode(body.advertisement).payload))
         case WithdrawTopic():
             row["uuid"] = uuid_text(body.topic)
         case Search():

@@ -12,6 +12,7 @@ from heliograph.discovery.topics.queries import Matcher
 from heliograph.errors import ProtocolError, Reason
 from heliograph.repository import (
     CHANGES_AT_ONCE_MAX,
+    ID_VERSION,
     AskTopics,
     FoundTopics,
     KeepTopics,
@@ -43,6 +44,8 @@ class MemoryRepository:
         if job.expired_ms:
             late = [id for id, entry in self._entries.items() if entry.expires_ms <= job.expired_ms]
             gone += sorted(late, key=lambda id: self._numbers[id])[:CHANGES_AT_ONCE_MAX]
+        if job.outdated:
+            gone += [id for id in self._entries if id[6] >> 4 != ID_VERSION][:CHANGES_AT_ONCE_MAX]
         forgotten = tuple(self._entries.pop(id) for id in dict.fromkeys(gone))
         for entry in forgotten:
             del self._numbers[entry.id]

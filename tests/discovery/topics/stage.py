@@ -15,12 +15,21 @@ from functools import cache
 from hashlib import sha256
 from typing import Any
 
+from msgspec import structs
+
 from heliograph.broker.config import DEFAULT_PORT, AccessConfig, BrokerConfig, LinkConfig, ListenerConfig, NetworkConfig
 from heliograph.discovery.topics.config import RightsConfig, TopicDirectoryConfig
 from heliograph.discovery.topics.creation import TopicCreation
 from heliograph.discovery.topics.exchange import TopicConversation
 from heliograph.discovery.topics.finder import TopicFinder
-from heliograph.discovery.topics.listing import Creation, Descriptors, Synopsis
+from heliograph.discovery.topics.listing import (
+    Creation,
+    Descriptors,
+    Synopsis,
+    TopicAdvertisement,
+    digest_of,
+    topic_of,
+)
 from heliograph.discovery.topics.messages import TopicKind, TopicQuery
 from heliograph.discovery.topics.statements import Statements
 from heliograph.model.identity import Identity, Role
@@ -67,6 +76,13 @@ def a_creation(creator: str = "alice", **fields: Any) -> Creation:
     descriptors = fields.pop("descriptors", Descriptors(**said))
     synopsis = fields.pop("synopsis", Synopsis("string", "temperature"))
     return Creation(creator, fields.pop("lifetime_s", 3_600), descriptors=descriptors, synopsis=synopsis, **fields)
+
+
+def with_id(made: TopicAdvertisement, id: bytes, **fields: Any) -> TopicAdvertisement:
+    """The advertisement with a UUID that somebody chose, consistent in everything else."""
+    changed = structs.replace(made, id=id, **fields)
+    synopsis = structs.replace(changed.creation.synopsis, topic=topic_of(id, changed.creation.synopsis))
+    return structs.replace(changed, synopsis=synopsis, digest=digest_of(changed.creation, synopsis))
 
 
 class TopicStage:

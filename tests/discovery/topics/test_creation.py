@@ -8,13 +8,13 @@ from heliograph.discovery.topics import messages
 from heliograph.discovery.topics.config import TopicDirectoryConfig
 from heliograph.discovery.topics.creation import OwnTopic, Renewal, TopicCreation, TopicWithdrawal
 from heliograph.discovery.topics.finder import TopicFinder
-from heliograph.discovery.topics.listing import Creation, Descriptors, Synopsis, advertised, check_creation
+from heliograph.discovery.topics.listing import Creation, Descriptors, Synopsis, advertised, check_creation, id_of
 from heliograph.discovery.topics.messages import Advertise, Created, TopicKind, TopicQuery
 from heliograph.discovery.topics.statements import Statements
 from heliograph.errors import ProtocolError, Reason, UsageError
 from heliograph.model.identity import Role
 from heliograph.trust import envelope
-from tests.discovery.topics.stage import WALL_NS, TopicStage, a_creation, keyring_of
+from tests.discovery.topics.stage import WALL_NS, TopicStage, a_creation, keyring_of, with_id
 
 LISTING = Descriptors(path="plant/hall-3", text="temperature", keywords=["sensor"], properties={"floor": 3})
 
@@ -30,7 +30,11 @@ def test_a_topic_is_created_signed_countersigned_stored_and_found_from_another_b
     assert own.topic == f"Topics/{own.advertisement.uuid}/temperature"
     assert (own.advertisement.creator, own.directory, own.stored_by) == ("alice", "tdn-1", ("tdn-1",))
     assert [name for name, _ in created.steps] == ["locate", "create", "advertise"]
-    finder = stage.search("bob")
+    id, other = own.advertisement.id, stage.create().result.advertisement
+    assert (id[6] >> 4, id[8] >> 6) == (8, 2), "version and variant: the rest is a hash of creator and nonce"
+    assert own.advertisement.id == id_of("alice", own.advertisement.nonce) != id_of("bob", own.advertisement.nonce)
+    assert other.id != own.advertisement.id
+    finder = stage.search("bob", TopicQuery(topics=[own.advertisement.id]))
     [found] = finder.take()
     assert found.advertisement == own.advertisement
     assert found.owner(stage.machine("bob").statements, WALL_NS).identity.entity == "alice"
@@ -60,7 +64,7 @@ def test_a_directory_keeps_nothing_of_a_creation_that_was_not_advertised() -> No
 )
 def test_each_synopsis_stands_where_subscriptions_read_it(synopsis: Synopsis, ends: str) -> None:
     made = advertised(a_creation(synopsis=synopsis), bytes(16), "tdn-1", 1, 1, 2)
-    assert made.synopsis.topic == f"Topics/00000000-0000-0000-0000-000000000000{ends}"
+    assert made.synopsis.topic == f"Topics/{made.uuid}{ends}"
 
 
 @pytest.mark.req("T2")
@@ -161,7 +165,7 @@ def test_owners_renew_and_withdraw_and_others_cannot() -> None:
     stolen = stage.finish(stage.begin("bob", lambda say, seed: TopicCreation(say, renewal, seed, timeout_ms=3_000)))
     assert "owner_other" in str(stolen.error)
     renewed = stage.finish(stage.begin("alice", lambda say, seed: TopicCreation(say, renewal, seed))).result
-    assert renewed.advertisement.id == own.advertisement.id
+    assert (renewed.advertisement.id, renewed.advertisement.nonce) == (own.advertisement.id, own.advertisement.nonce)
     assert renewed.advertisement.expires_ms > own.advertisement.expires_ms
     stage.run(70)
     assert stage.search("bob").result.topics == 1, "the first lifetime is over, the second is not"
@@ -193,9 +197,13 @@ def test_an_advertisement_lives_no_longer_than_the_certificates_that_signed_it()
 
 @pytest.mark.req("T7")
 def test_a_creator_refuses_what_a_lying_directory_signed() -> None:
-    """The directory signs something else than was asked for, or signs without being one."""
+    """The directory signs something else than was asked for, or a UUID of its choice, or signs without being one."""
     alice = Statements(keyring_of("alice"))
-    for role, creation in ((Role.DIRECTORY, a_creation(space="other")), (Role.CLIENT, a_creation())):
+    for role, creation, chosen in (
+        (Role.DIRECTORY, a_creation(space="other"), b""),
+        (Role.DIRECTORY, a_creation(), bytes(6) + b"\x80\0" + b"\x80" + bytes(7)),
+        (Role.CLIENT, a_creation(), b""),
+    ):
         liar = Statements(keyring_of("tdn-9", role))
         conversation = TopicCreation(alice, a_creation(), b"seed", timeout_ms=5_000)
         conversation.start(WALL_NS, 0)
@@ -210,10 +218,12 @@ def test_a_creator_refuses_what_a_lying_directory_signed() -> None:
         _, sent = conversation.outgoing.pop()
         create = liar.body(liar.read(sent, WALL_NS), messages.Create)
         now_ms = WALL_NS // 1_000_000
-        forged = liar.sign_advertisement(advertised(creation, bytes(16), "tdn-9", now_ms, now_ms, now_ms + 9_000))
+        made = advertised(creation, bytes(16), "tdn-9", now_ms, now_ms, now_ms + 9_000)
+        forged = liar.sign_advertisement(with_id(made, chosen) if chosen else made)
         conversation.hear(liar.write(Created(create.id, forged), me), 2)
         assert conversation.is_over
         assert "creation_failed" in str(conversation.error)
+        assert ("topic_id_unbound" in str(conversation.error)) == bool(chosen)
 
 
 @pytest.mark.req("T10")

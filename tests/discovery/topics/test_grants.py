@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from heliograph.discovery.topics import messages
 from heliograph.discovery.topics.bundle import GrantBundle, decode_bundle, encode_bundle
@@ -22,7 +23,8 @@ from heliograph.discovery.topics.grants import (
     sign_revocation,
 )
 from heliograph.discovery.topics.handover import KeyOffer, KeyWait
-from heliograph.discovery.topics.listing import TopicAdvertisement, advertised
+from heliograph.discovery.topics.key_statements import sign_key
+from heliograph.discovery.topics.listing import TopicAdvertisement, advertised, id_of
 from heliograph.discovery.topics.messages import TopicKind, TopicQuery
 from heliograph.discovery.topics.possession import POSSESSION_DOMAIN, possession_payload
 from heliograph.discovery.topics.rights import RightsKeeper
@@ -31,15 +33,16 @@ from heliograph.errors import ProtocolError, Reason
 from heliograph.model.identity import Role
 from heliograph.sim.topic_party import AskService, Hear, Say
 from heliograph.trust.keyring import Keyring
-from tests.discovery.topics.stage import WALL_NS, TopicStage, a_creation, keyring_of
+from tests.discovery.topics.stage import WALL_NS, TopicStage, a_creation, keyring_of, with_id
 from tests.trust.parties import garbled
 
 WALL_MS = WALL_NS // 1_000_000
-TOPIC = bytes(range(16))
+NONCE = bytes(range(16))
+TOPIC = id_of("alice", NONCE)
 
 
 def an_advertisement(creator: str = "alice") -> TopicAdvertisement:
-    return advertised(a_creation(creator), TOPIC, "tdn-1", WALL_MS, WALL_MS, WALL_MS + 1_000_000)
+    return advertised(a_creation(creator), NONCE, "tdn-1", WALL_MS, WALL_MS, WALL_MS + 1_000_000)
 
 
 def a_grant(signer: str, holder: str, number: int = 1, parent: bytes = b"", **fields: Any) -> bytes:
@@ -212,6 +215,25 @@ def test_a_granted_entity_receives_what_the_owner_publishes_and_no_other_does() 
     assert stage.machine("bob").heard == [b"21.5"]
 
 
+@pytest.mark.req("T6", "T11", "O6")
+def test_a_directory_that_signs_anothers_uuid_gets_nobody_a_right() -> None:
+    stage = Rights()
+    stage.present("alice", stage.bundle())
+    directory, carol = Statements(keyring_of("tdn-9", Role.DIRECTORY)), keyring_of("carol")
+    stolen = structs.replace(stage.advertisement, directory="tdn-9", creation=a_creation("carol"))
+    signed = directory.sign_advertisement(with_id(stolen, stage.advertisement.id))
+    body = messages.encode_body(messages.Advertise(bytes(16), WALL_MS, signed))
+    advertise = carol.sign(messages.domain_of(TopicKind.ADVERTISE), body)
+    chains = [own.chain for ring in (directory.keyring, carol) if (own := ring.own) is not None]
+    assert stage.present("carol", GrantBundle(advertise, chains)) is None
+    assert stage.counts_at("b3")["topic_id_unbound"] == 1
+    stage.tell("carol", Hear(f"{stage.topic}/#"))
+    stage.tell("alice", Say(stage.topic, b"21.5"))
+    assert stage.machine("carol").heard == []
+    stage.tell("carol", Say(stage.topic, b"forged"))
+    assert "publish_denied" in stage.machine("carol").refused[-1]
+
+
 @pytest.mark.req("T11")
 def test_a_stolen_grant_is_worth_nothing_without_its_key_and_a_proof_nothing_elsewhere() -> None:
     stage = Rights()
@@ -297,15 +319,15 @@ def test_a_grant_to_discover_lets_its_holder_find_a_restricted_topic() -> None:
 
 @pytest.mark.req("T12")
 def test_encrypted_events_are_read_with_the_key_of_their_epoch_only() -> None:
-    first, second = TopicKey(1, bytes(32)), TopicKey(2, b"k" * 32)
+    first, second, other = TopicKey(1, bytes(32)), TopicKey(2, b"k" * 32), TopicKey(2, bytes(32))
     sent = encrypt(second, "Topics/x", b"secret", lambda size: bytes(size))
-    assert decrypt({1: first, 2: second}, "Topics/x", sent) == b"secret"
+    assert decrypt([first, other, second], "Topics/x", sent) == b"secret"
     for keys, topic, data, reason in (
-        ({1: first}, "Topics/x", sent, Reason.TOPIC_KEY_MISSING),
-        ({2: TopicKey(2, bytes(32))}, "Topics/x", sent, Reason.SEAL_BROKEN),
-        ({2: second}, "Topics/y", sent, Reason.SEAL_BROKEN),
-        ({2: second}, "Topics/x", sent[:-1], Reason.SEAL_BROKEN),
-        ({2: second}, "Topics/x", b"plain", Reason.SEAL_BROKEN),
+        ([first], "Topics/x", sent, Reason.TOPIC_KEY_MISSING),
+        ([other], "Topics/x", sent, Reason.SEAL_BROKEN),
+        ([second], "Topics/y", sent, Reason.SEAL_BROKEN),
+        ([second], "Topics/x", sent[:-1], Reason.SEAL_BROKEN),
+        ([second], "Topics/x", b"plain", Reason.SEAL_BROKEN),
     ):
         with pytest.raises(ProtocolError) as caught:
             decrypt(keys, topic, data)
@@ -317,13 +339,13 @@ def test_encrypted_events_are_read_with_the_key_of_their_epoch_only() -> None:
 @pytest.mark.parametrize("loss", [0.0, 0.3])
 def test_the_key_of_a_new_epoch_reaches_the_holder_that_waits_and_nobody_else(loss: float) -> None:
     stage = TopicStage(2, entities=("alice", "bob", "carol"), losses={TopicKind.HANDOVER: loss}, seed=4)
-    id, key = bytes(16), TopicKey(2, b"k" * 32)
+    id, key = TOPIC, sign_key(keyring_of("alice"), TOPIC, 2, b"k" * 32, WALL_MS)
     chain = keyring_of("bob").own.chain  # type: ignore[union-attr]
     waits = [
         stage.begin(name, lambda say, seed: KeyWait(say, id, "alice", seed, timeout_ms=9_000))
         for name in ("bob", "carol")
     ]
-    forged = TopicKey(3, b"x" * 32)
+    forged = sign_key(keyring_of("carol"), TOPIC, 3, b"x" * 32, WALL_MS)
     for giver, what in (("carol", forged), ("alice", key)):
 
         def offer(say: Statements, seed: bytes, what: TopicKey = what) -> KeyOffer:
@@ -339,7 +361,7 @@ def test_the_key_of_a_new_epoch_reaches_the_holder_that_waits_and_nobody_else(lo
 @pytest.mark.req("T12")
 def test_a_holder_by_delegation_takes_the_key_of_its_delegator_and_hears_whose_grants_it_excludes() -> None:
     stage = TopicStage(2, entities=("alice", "bob", "carol"))
-    id, key = bytes(16), TopicKey(2, b"k" * 32)
+    id, key = TOPIC, sign_key(keyring_of("alice"), TOPIC, 2, b"k" * 32, WALL_MS)
     chain = keyring_of("carol").own.chain  # type: ignore[union-attr]
     wait = stage.begin("carol", lambda say, seed: KeyWait(say, id, "alice", seed, timeout_ms=9_000, delegator="bob"))
 
@@ -349,4 +371,4 @@ def test_a_holder_by_delegation_takes_the_key_of_its_delegator_and_hears_whose_g
 
     assert stage.finish(stage.begin("bob", offer)).result == "carol"
     assert isinstance(wait, KeyWait)
-    assert (wait.result, wait.by_owner, wait.without) == (key, False, (b"g" * 16,))
+    assert (wait.result, wait.without) == (key, (b"g" * 16,))

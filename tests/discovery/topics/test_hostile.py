@@ -15,16 +15,19 @@ from heliograph.discovery.topics.config import TopicDirectoryConfig
 from heliograph.discovery.topics.directory import TopicDirectory
 from heliograph.discovery.topics.listing import Descriptors, advertised, decode_advertisement, decode_creation
 from heliograph.discovery.topics.messages import Advertise, Create, Locate, Search, TopicKind, TopicMessage, TopicQuery
+from heliograph.discovery.topics.queries import entry_of
 from heliograph.discovery.topics.statements import Statements
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Peer
 from heliograph.model.identity import Role
 from heliograph.model.publication import Publication
-from heliograph.repository import AskTopics, RepositoryOpened, SiftDocuments, Sifted
+from heliograph.notes import Note, TopicsDamaged, TopicsOutdated
+from heliograph.repository import AskTopics, KeepTopics, RepositoryOpened, SiftDocuments, Sifted, TopicQuestion
+from heliograph.sim import repositories
 from heliograph.sim.repositories import MemoryRepository, outcome_of
 from heliograph.trust.keyring import Keyring
 from heliograph.wire.frames import Kind, control
-from tests.discovery.topics.stage import WALL_NS, a_creation, keyring_of
+from tests.discovery.topics.stage import WALL_NS, a_creation, keyring_of, with_id
 from tests.trust.parties import garbled
 
 WALL_MS = WALL_NS // 1_000_000
@@ -55,12 +58,15 @@ class Bench:
         self.settle()
         return {name: count - before.get(name, 0) for name, count in self.counts().items() if count != before.get(name)}
 
-    def settle(self) -> None:
+    def settle(self) -> list[Note]:
+        """Answers the directory until it asks nothing more; its notes."""
+        noted: list[Note] = []
         for _ in range(1_000):
             effects = self.directory.take()
             self.answers += len(effects.writes)
+            noted += effects.notes
             if not effects.jobs:
-                return
+                break
             for ticket, job in effects.jobs:
                 if isinstance(job, SiftDocuments):
                     self.sifting.append(ticket)
@@ -70,6 +76,7 @@ class Bench:
                     self.directory.failed(ticket, outcome, self.now)
                 else:
                     self.directory.done(ticket, outcome, self.now)
+        return noted
 
     def counts(self) -> dict[str, int]:
         counts: dict[str, int] = self.directory.report("overview")["counts"]
@@ -85,14 +92,14 @@ def an_id(number: int = 1) -> bytes:
 
 
 def signed_by_directory(
-    creation: Any = None, *, id: bytes = an_id(7), role: Role = Role.DIRECTORY, **more: int
+    creation: Any = None, *, id: bytes = b"", nonce: bytes = an_id(7), role: Role = Role.DIRECTORY, **more: int
 ) -> bytes:
     times = {"created_ms": WALL_MS, "issued_ms": WALL_MS, "expires_ms": WALL_MS + 60_000} | more
     signer = says("tdn-1", role)
     made = advertised(
-        creation or a_creation(), id, "tdn-1", times["created_ms"], times["issued_ms"], times["expires_ms"]
+        creation or a_creation(), nonce, "tdn-1", times["created_ms"], times["issued_ms"], times["expires_ms"]
     )
-    return signer.sign_advertisement(made)
+    return signer.sign_advertisement(with_id(made, id) if id else made)
 
 
 def advertise(
@@ -104,6 +111,7 @@ def advertise(
 
 
 FINE = advertise("alice", signed_by_directory(), id=an_id(99))
+OURS = advertised(a_creation(), an_id(7), "tdn-1", WALL_MS, WALL_MS, WALL_MS + 60_000)
 
 
 def unsigned() -> bytes:
@@ -133,6 +141,16 @@ ATTACKS: list[tuple[str, Callable[[], bytes], str]] = [
         "an expired advertisement",
         lambda: advertise("alice", signed_by_directory(expires_ms=WALL_MS - 1)),
         "topic_expired",
+    ),
+    (
+        "an advertisement of alice's UUID that a directory signed for bob",
+        lambda: advertise("bob", signed_by_directory(a_creation("bob"), id=OURS.id)),
+        "topic_id_unbound",
+    ),
+    (
+        "an advertisement with a random UUID, of version 4",
+        lambda: advertise("alice", signed_by_directory(id=bytes.fromhex("75a5f5d228bd4fa8b1213fe126faea40"))),
+        "topic_id_unbound",
     ),
     ("an old statement", lambda: advertise("alice", signed_by_directory(), issued_ms=WALL_MS - 60_000), "stale"),
     (
@@ -172,10 +190,25 @@ def test_a_replay_is_refused_also_after_it_was_withdrawn() -> None:
     bench = Bench()
     assert bench.hear(FINE) == {"stored": 1}
     assert bench.hear(FINE) == {"replayed": 1}
-    bench.hear(says("alice").write(messages.WithdrawTopic(an_id(2), WALL_MS, an_id(7))))
+    bench.hear(says("alice").write(messages.WithdrawTopic(an_id(2), WALL_MS, OURS.id)))
     assert len(bench.repository) == 0
     assert bench.hear(FINE) == {"replayed": 1}
     assert bench.hear(FINE, now=31_000_000_000)["stale"] == 1
+
+
+@pytest.mark.req("T6", "O6")
+def test_stored_topics_with_a_random_uuid_are_removed_at_the_start_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repositories, "CHANGES_AT_ONCE_MAX", 2)
+    bench = Bench()
+    bench.hear(FINE)
+    old = [entry_of(with_id(OURS, bytes([n] * 6) + b"\x4f\xa8" + bytes([0xB0] * 8)), b"old") for n in range(5)]
+    bench.repository.keep(KeepTopics(tuple(old)))
+    bench.directory.tell(RepositoryOpened(6, 0), 0)
+    noted = bench.settle()
+    assert [entry.id for entry in bench.repository.ask(AskTopics(TopicQuestion(sees_all=True))).entries] == [OURS.id]
+    assert bench.counts()["outdated"] == 5
+    assert [note.count for note in noted if isinstance(note, TopicsOutdated)] == [2, 2, 1]
+    assert not any(isinstance(note, TopicsDamaged) for note in noted)
 
 
 @given(garbled(FINE))
@@ -283,7 +316,7 @@ def test_a_query_that_is_killed_is_told_and_counted_and_one_entity_cannot_keep_t
 
 def with_document(number: int) -> bytes:
     creation = a_creation(descriptors=Descriptors(document=f"<a>{number}</a>"))
-    return advertise("alice", signed_by_directory(creation, id=an_id(100 + number)), id=an_id(200 + number))
+    return advertise("alice", signed_by_directory(creation, nonce=an_id(100 + number)), id=an_id(200 + number))
 
 
 def watch(number: int) -> Search:

@@ -13,7 +13,7 @@ from heliograph.discovery.topics.messages import Advertise, FoundItem, FoundPage
 from heliograph.discovery.topics.statements import NS_PER_MS, Statements
 from heliograph.errors import ProtocolError, Reason
 from heliograph.model.identity import Role
-from tests.discovery.topics.stage import WALL_NS, a_creation, keyring_of
+from tests.discovery.topics.stage import WALL_NS, a_creation, keyring_of, with_id
 
 WALL_MS = WALL_NS // NS_PER_MS
 NOW = 5 * NS_PER_MS
@@ -31,11 +31,12 @@ def an_item(
     signer: Role = Role.DIRECTORY,
     expires_ms: int = WALL_MS + 60_000,
     space: str = "hall",
+    id: bytes = b"",
 ) -> FoundItem:
     made = advertised(
         a_creation(creator, space=space), number.to_bytes(16, "big"), "tdn-1", WALL_MS, WALL_MS, expires_ms
     )
-    signed = says("tdn-1", signer).sign_advertisement(made)
+    signed = says("tdn-1", signer).sign_advertisement(with_id(made, id) if id else made)
     body = messages.encode_body(Advertise(bytes(16), WALL_MS, signed))
     return FoundItem(keyring_of(countersigner).sign(messages.domain_of(TopicKind.ADVERTISE), body))
 
@@ -64,12 +65,16 @@ class Asked:
         return self.finder.result
 
 
+ALICES = advertised(a_creation("alice"), (2).to_bytes(16, "big"), "tdn-1", WALL_MS, WALL_MS, WALL_MS).id
+RANDOM = bytes.fromhex("75a5f5d228bd4fa8b1213fe126faea40")
 LIES = {
     "an advertisement that no directory signed": (an_item(signer=Role.CLIENT), "signer_no_directory"),
     "an advertisement that was altered": (
         FoundItem(an_item().advertise[:-3] + b"abc"),
         "body_malformed",
     ),
+    "alice's UUID, signed for another": (an_item(creator="bob", countersigner="bob", id=ALICES), "topic_id_unbound"),
+    "a random UUID, of version 4": (an_item(id=RANDOM), "topic_id_unbound"),
     "an expired advertisement": (an_item(expires_ms=WALL_MS - 1), "topic_expired"),
     "another topic than was asked for": (an_item(space="elsewhere"), "topic_unwanted"),
     "no advertisement": (FoundItem(b"x" * 200), "body_malformed"),
@@ -81,7 +86,7 @@ LIES = {
 def test_a_lie_is_refused_and_counted_and_the_truth_beside_it_is_found(lie: FoundItem, reason: str) -> None:
     asked = Asked()
     asked.answer(lie, an_item(2))
-    assert [one.advertisement.id for one in asked.finder.take()] == [(2).to_bytes(16, "big")]
+    assert [one.advertisement.nonce for one in asked.finder.take()] == [(2).to_bytes(16, "big")]
     refused = asked.finish().refused
     assert refused == {reason: 1} or (reason == "body_malformed" and sum(refused.values()) == 1)
 

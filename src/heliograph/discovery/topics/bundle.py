@@ -1,11 +1,12 @@
 """Bundles: everything that a holder presents to use a topic, encoded as one string.
 
-In:    a countersigned advertisement, grants from the owner's on, the chains of their signers; perhaps a sealed key.
+In:    a countersigned advertisement, grants from the owner's on, the chains of their signers; perhaps a sealed key with
+       the owner's statement about it.
 Out:   bytes for a file or a message; or a GrantBundle; ProtocolError for anything else.
 State: none.
-Not here: what grants mean (grants.py), checking them at a broker (rights.py).
+Not here: what grants mean (grants.py), checking them at a broker (rights.py), statements (key_statements.py).
 
-A bundle is not secret: it is useless without the holder's key.
+A bundle is not secret: it is useless without the holder's key. Whoever carries it can change nothing in it unnoticed.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ class GrantBundle(msgspec.Struct, frozen=True, omit_defaults=True):
     advertise: Bytes  # the creator's Advertise in its envelope
     chains: Annotated[list[Bytes], msgspec.Meta(max_length=8)]
     grants: Annotated[list[Bytes], msgspec.Meta(max_length=DEPTH_MAX)] = []
-    epoch: int = 0
     key: Bytes = b""  # of an encrypted topic, sealed for the holder
+    statement: Bytes = b""  # of the topic's owner, about the key
 
 
 _encoder = msgspec.msgpack.Encoder()

@@ -60,7 +60,7 @@ from heliograph.machine import (
     TurnedAway,
 )
 from heliograph.model.publication import Publication
-from heliograph.notes import PeerRefused, TopicDirectoryOpened
+from heliograph.notes import PeerRefused, TopicDirectoryOpened, TopicsOutdated
 from heliograph.repository import KeepTopics, KeptTopics, RepositoryFailed, RepositoryOpened
 from heliograph.wire import bodies
 from heliograph.wire.frames import Frame, Kind
@@ -278,6 +278,13 @@ class TopicDirectory:
                 self._counts["expired"] += 1
                 self._searches.changed(entry, "gone", now)
 
+    def _outdated(self, result: KeptTopics | Reason, now: Instant) -> None:
+        """Topics of an earlier version are gone; there may be more of them."""
+        if isinstance(result, KeptTopics) and result.forgotten:
+            self._counts["outdated"] += len(result.forgotten)
+            self._outbox.note(TopicsOutdated(len(result.forgotten)))
+            self._ask(KeepTopics(outdated=True), self._outdated)
+
     # -- sending and querying -------------------------------------------------------------------------------------
 
     def _say(self, body: TopicBody, entity: Holder, chains: tuple[bytes, ...] = ()) -> None:
@@ -362,6 +369,7 @@ class TopicDirectory:
         if isinstance(command, RepositoryOpened):
             self._topics, self._opened = command.topics, True
             self._outbox.note(TopicDirectoryOpened(command.topics, command.damaged))
+            self._ask(KeepTopics(outdated=True), self._outdated)
         elif isinstance(command, RepositoryFailed):
             self._opened = False
         elif isinstance(command, ReloadTopicDirectory):

@@ -1,13 +1,17 @@
 """Epochs of encrypted topics: the keys that we have, and the holders that get the next one.
 
-In:    topics that we own or may delegate, the grants that we made for them, revocations; keys that were sent to us.
+In:    topics that we own or may delegate, the grants that we made for them, revocations; keys that were sent to us,
+       which count only with the statement of the topic's owner.
 Out:   the key to encrypt with, the keys to decrypt with; of a new epoch, the key and the holders that get it from us.
 State: keys, holders and revoked grants, bounded; in memory only.
-Not here: encrypting (encryption.py), sending keys (handover.py, live/topic_keys.py).
+Not here: encrypting (encryption.py), statements (key_statements.py), sending keys (handover.py, live/topic_keys.py).
 
 A revocation by the owner begins a new epoch: from then on, events are encrypted with a key that the revoked holder
 never gets. The owner sends it to the holders of its own grants, and these to the holders of grants that they delegated;
 with it goes the list of revoked grants, so that nobody passes the key on to their holders.
+
+The key whose statement is the latest encrypts. Keys are in memory only, so an owner that restarts draws epoch 1 anew:
+its statement is later than those from before, whose keys still decrypt.
 """
 
 from __future__ import annotations
@@ -17,31 +21,39 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from heliograph.discovery.topics.encryption import KEY_BYTES, TopicKey
+from heliograph.discovery.topics.key_statements import check_key, sign_key
 from heliograph.discovery.topics.messages import WITHOUT_MAX
 from heliograph.errors import UsageError
 
 if TYPE_CHECKING:
     from heliograph.trust.chains import Holder
+    from heliograph.trust.keyring import Keyring
 
 TOPICS_MAX = 4_096
-EPOCHS_MAX = 64  # of one topic: older events can no longer be read
+KEYS_MAX = 64  # of one topic: older events can no longer be read
+KEYS_PER_EPOCH_MAX = 4  # each may have to be tried for an event
 GRANTS_MAX = 10_000  # of one topic, with a key
 
 
 @dataclass(slots=True)
 class _Topic:
-    keys: dict[int, TopicKey] = field(default_factory=dict)
+    keys: list[TopicKey] = field(default_factory=list)  # the latest last
     grants: dict[bytes, tuple[Holder, int]] = field(default_factory=dict)  # grant -> its holder, when it expires (ms)
     revoked: dict[bytes, int] = field(default_factory=dict)  # grant of this topic -> when it expires (ms)
 
-    def keep(self, key: TopicKey) -> None:
-        self.keys[key.epoch] = key
-        if len(self.keys) > EPOCHS_MAX:
-            del self.keys[min(self.keys)]
+    def keep(self, key: TopicKey) -> bool:
+        """False if there is no room for a key that old."""
+        self.keys = sorted([*self.keys, key], key=lambda one: one.age)
+        same = [one for one in self.keys if one.epoch == key.epoch]
+        if len(same) > KEYS_PER_EPOCH_MAX:
+            self.keys.remove(same[0])
+        if len(self.keys) > KEYS_MAX:
+            del self.keys[0]
+        return key in self.keys
 
     @property
     def newest(self) -> TopicKey:
-        return self.keys[max(self.keys)]
+        return self.keys[-1]
 
     def drop(self, grants: Iterable[bytes], wall_ms: int) -> None:
         """Forget these grants, and what has expired."""
@@ -67,34 +79,37 @@ class Handing:
 class TopicEpochs:
     """The keys of one party."""
 
-    def __init__(self, draw: Callable[[int], bytes]) -> None:
+    def __init__(self, keyring: Keyring, draw: Callable[[int], bytes]) -> None:
+        self._keyring = keyring
         self._draw = draw
         self._topics: dict[bytes, _Topic] = {}
 
-    def keys(self, topic: bytes) -> dict[int, TopicKey]:
-        """The keys that we have, by epoch."""
+    def keys(self, topic: bytes) -> list[TopicKey]:
+        """The keys that we have, the latest first."""
         found = self._topics.get(topic)
-        return {} if found is None else dict(found.keys)
+        return [] if found is None else found.keys[::-1]
 
     def newest(self, topic: bytes) -> TopicKey | None:
-        """The key of the last epoch that we know; None without any."""
+        """The key to encrypt with: that of the latest statement; None without any."""
         found = self._topics.get(topic)
         return None if found is None or not found.keys else found.newest
 
-    def own(self, topic: bytes) -> TopicKey:
+    def own(self, topic: bytes, wall_ms: int) -> TopicKey:
         """The key of a topic of ours; the first one is drawn now."""
         found = self._topic(topic)
         if not found.keys:
-            found.keep(TopicKey(1, self._draw(KEY_BYTES)))
+            found.keep(sign_key(self._keyring, topic, 1, self._draw(KEY_BYTES), wall_ms))
         return found.newest
 
-    def learn(self, topic: bytes, key: TopicKey, *, by_owner: bool = True) -> bool:
-        """Someone gave us this key, or a program of ours drew it. True if it is new: only the owner replaces a key."""
-        known = self._topic(topic).keys.get(key.epoch)
-        if known == key or (known is not None and not by_owner):
-            return False
-        self._topic(topic).keep(key)
-        return True
+    def learn(self, topic: bytes, owner: str, key: TopicKey, wall_ns: int) -> bool:
+        """Someone gave us this key, or a program of ours kept it. True if it is new.
+
+        ProtocolError without a statement of the owner for exactly this key: then nothing changes.
+        """
+        key = check_key(self._keyring, topic, owner, key, wall_ns)
+        found = self._topic(topic)
+        known = any((one.epoch, one.key, one.issued_ms) == (key.epoch, key.key, key.issued_ms) for one in found.keys)
+        return not known and found.keep(key)
 
     def granted(self, topic: bytes, grant: bytes, holder: Holder, expires_ms: int) -> None:
         """We gave the key to a holder, with this grant."""
@@ -115,7 +130,10 @@ class TopicEpochs:
         found.drop([grant], wall_ms)
         while len(found.revoked) > WITHOUT_MAX:
             del found.revoked[next(iter(found.revoked))]
-        found.keep(TopicKey(found.newest.epoch + 1, self._draw(KEY_BYTES)))
+        # Later than the last one also if our clock was set back, or if there are many revocations in a millisecond.
+        issued_ms = max(wall_ms, found.newest.issued_ms + 1)
+        epoch = max(one.epoch for one in found.keys) + 1
+        found.keep(sign_key(self._keyring, topic, epoch, self._draw(KEY_BYTES), issued_ms))
         return Handing(found.newest, tuple(found.holders()), tuple(found.revoked))
 
     def withdraw(self, topic: bytes, grant: bytes, wall_ms: int) -> None:

@@ -1,10 +1,11 @@
 """Handing over the key of an encrypted topic: whoever granted it sends it on Entity/<holder>, sealed for the holder.
 
 In:    a key of an epoch, the holder; HANDOVER and ACKNOWLEDGED messages.
-Out:   KeyOffer: the holder has the key. KeyWait: the key, accepted only from the topic's owner and from the delegator.
+Out:   KeyOffer: the holder has the key. KeyWait: the key, accepted only from the topic's owner and from the delegator,
+       and only with the owner's statement.
 State: that of one conversation.
-Not here: encrypting events (encryption.py), keys that come with a grant (bundle.py), when a new epoch begins and
-          which holders get its key (epochs.py).
+Not here: encrypting events (encryption.py), the statement (key_statements.py), keys that come with a grant (bundle.py),
+          when a new epoch begins and which holders get its key (epochs.py).
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from heliograph.discovery.topics.encryption import KEY_BYTES, TopicKey
+from heliograph.discovery.topics.encryption import TopicKey
 from heliograph.discovery.topics.exchange import TopicConversation
+from heliograph.discovery.topics.key_statements import read_key
 from heliograph.discovery.topics.messages import ENTITY_TOPIC, Handover, TopicAcknowledged, TopicKind
 from heliograph.discovery.topics.statements import Statement, Statements
 from heliograph.errors import ProtocolError, Reason
@@ -47,10 +49,22 @@ class KeyOffer(TopicConversation):
     def _say(self, now: Instant) -> None:
         id = self.draw()
         self._ids[id] = None
-        epoch, key = self._key.epoch, self._key.key
-        body = Handover(id, self.wall_ms(now), self._topic, epoch=epoch, key=key, without=list(self._without))
+        body = Handover(
+            id=id,
+            issued_ms=self.wall_ms(now),
+            topic=self._topic,
+            key=self._key.key,
+            statement=self._key.statement,
+            without=list(self._without),
+        )
         topic = f"{ENTITY_TOPIC}/{self._holder.identity.entity}"
-        self.outgoing.append((topic, self._statements.write(body, self._holder)))
+        self.outgoing.append((topic, self._statements.write(body, self._holder, self._chains())))
+
+    def _chains(self) -> tuple[bytes, ...]:
+        """The chain of the topic's owner, if that is not us: every message has our own."""
+        own, chain = self._statements.keyring.own, self._key.chain
+        assert own is not None
+        return (chain,) if chain and chain != own.chain else ()
 
     def _hear(self, said: Statement, now: Instant) -> None:
         if said.message.kind is not TopicKind.ACKNOWLEDGED or said.entity != self._holder.identity.entity:
@@ -72,7 +86,6 @@ class KeyWait(TopicConversation):
         self._topic = topic
         self._owner = owner
         self._delegator = delegator or owner  # that signed our grant
-        self.by_owner = False  # who offered it
         self.without: tuple[bytes, ...] = ()  # grants whose holders must not get the key
 
     def _say(self, now: Instant) -> None:
@@ -82,15 +95,17 @@ class KeyWait(TopicConversation):
         if said.message.kind is not TopicKind.HANDOVER:
             return
         offer = self._statements.body(said, Handover)
-        if offer.topic != self._topic or len(offer.key) != KEY_BYTES:
+        if offer.topic != self._topic or not offer.key:
             return
         if said.entity not in (self._owner, self._delegator):
             raise ProtocolError(Reason.OWNER_OTHER, f"{said.entity} offers a key of a topic of {self._owner}")
         self._statements.check_fresh(said, offer.id, offer.issued_ms, self.wall_ns(now))
+        keyring, wall_ns = self._statements.keyring, self.wall_ns(now)
+        key = read_key(keyring, self._topic, self._owner, offer.key, offer.statement, wall_ns)
         acknowledged = TopicAcknowledged(offer.id, "")
         self.outgoing.append((f"{ENTITY_TOPIC}/{said.entity}", self._statements.write(acknowledged, said.holder)))
-        self.by_owner, self.without = said.entity == self._owner, tuple(offer.without)
-        self.succeed(TopicKey(offer.epoch, offer.key))
+        self.without = tuple(offer.without)
+        self.succeed(key)
 
     def _time_out(self, now: Instant) -> None:
         self.fail(Reason.TOPIC_KEY_MISSING, f"{self._owner} offered no key in {self._timeout_ms} ms")

@@ -9,6 +9,9 @@ Paper: [topics] §3, §5.2.
 A created topic is ``Topics/<uuid>`` and everything below it. The place of its synopsis depends on its type: ``string``
 has levels after the UUID, ``integer`` and ``tags`` a last level; ``properties`` are in the headers of events, ``xml``
 in their payload. For these two the UUID replaces the placeholder in the topic.
+
+The UUID is of version 8: 122 bits of a SHA-256 over the creator and a nonce that a directory drew. No directory can
+therefore sign a topic of one entity for another, and no creator can choose its UUID.
 """
 
 from __future__ import annotations
@@ -24,7 +27,8 @@ from heliograph.errors import ProtocolError, Reason
 from heliograph.matching.synopses import read_integer
 from heliograph.model.identity import entity_is_valid
 from heliograph.model.topics import CREATED_ROOT, topic_fault
-from heliograph.repository import EVERYBODY, Scalar
+from heliograph.repository import EVERYBODY, ID_VERSION, Scalar
+from heliograph.trust.domains import framed
 
 SYNOPSIS_TYPES = ("string", "integer", "tags", "properties", "xml")
 NAMES_CHECKED = 4_096  # whose check is remembered
@@ -35,9 +39,12 @@ PROPERTIES_MAX = 128
 READERS_MAX = 256
 ID_BYTES = 16
 SEALED_DOMAIN = b"heliograph/topic-descriptors/1"
+ID_DOMAIN = b"heliograph/topic-id/1"
+_ID_PURPOSE = b"heliograph topic 1"
 _ROOT = CREATED_ROOT.decode()
 
 Id = Annotated[bytes, msgspec.Meta(min_length=ID_BYTES, max_length=ID_BYTES)]
+Nonce = Annotated[bytes, msgspec.Meta(max_length=ID_BYTES)]
 Digest = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
 Stamp = Annotated[int, msgspec.Meta(ge=0, le=1 << 52)]  # milliseconds since 1970
 Lifetime = Annotated[int, msgspec.Meta(ge=1, le=LIFETIME_S_MAX)]
@@ -93,6 +100,7 @@ class TopicAdvertisement(msgspec.Struct, frozen=True, omit_defaults=True):
     synopsis: Synopsis
     creation: Creation
     digest: Digest  # SHA-256 of the creation as it was requested and of the synopsis
+    nonce: Nonce = b""  # 16 bytes, drawn when the topic was created; empty in archives of earlier versions
 
     @property
     def creator(self) -> str:
@@ -151,6 +159,13 @@ def encode_advertisement(advertisement: TopicAdvertisement) -> bytes:
 
 def decode_advertisement(data: bytes) -> TopicAdvertisement:
     """An advertisement as a directory signed it; ProtocolError if these bytes are not one, or are inconsistent."""
+    advertisement = decode_archived(data)
+    _check_id(advertisement)
+    return advertisement
+
+
+def decode_archived(data: bytes) -> TopicAdvertisement:
+    """The same, but its UUID need not be bound to its creator: for archives, which have older ones. Gives no rights."""
     try:
         advertisement = _advertisements.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -164,13 +179,21 @@ def decode_advertisement(data: bytes) -> TopicAdvertisement:
 
 
 def advertised(
-    creation: Creation, id: bytes, directory: str, created_ms: int, issued_ms: int, expires_ms: int
+    creation: Creation, nonce: bytes, directory: str, created_ms: int, issued_ms: int, expires_ms: int
 ) -> TopicAdvertisement:
-    """What a directory signs for a creation. The directory chooses the id, never the requester."""
-    wanted = creation.synopsis
+    """What a directory signs for a creation. The directory draws the nonce, never the requester."""
+    wanted, id = creation.synopsis, id_of(creation.creator, nonce)
     synopsis = Synopsis(wanted.type, wanted.placeholder, topic_of(id, wanted))
     return TopicAdvertisement(
-        id, directory, created_ms, issued_ms, expires_ms, synopsis, creation, digest_of(creation, synopsis)
+        id=id,
+        directory=directory,
+        created_ms=created_ms,
+        issued_ms=issued_ms,
+        expires_ms=expires_ms,
+        synopsis=synopsis,
+        creation=creation,
+        digest=digest_of(creation, synopsis),
+        nonce=nonce,
     )
 
 
@@ -192,12 +215,22 @@ def uuid_text(id: bytes) -> str:
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
-def uuid_of(chance: bytes) -> bytes:
-    """A random UUID (version 4) from 16 random bytes."""
-    changed = bytearray(chance[:ID_BYTES])
-    changed[6] = changed[6] & 0x0F | 0x40
+def id_of(creator: str, nonce: bytes) -> bytes:
+    """The UUID (version 8) of a topic of this entity: the same after a renewal of the topic or of a certificate."""
+    said = framed(_ID_PURPOSE, ID_DOMAIN, nonce + creator.encode())  # the nonce has a fixed length, so this is unique
+    changed = bytearray(sha256(said).digest()[:ID_BYTES])
+    changed[6] = changed[6] & 0x0F | ID_VERSION << 4
     changed[8] = changed[8] & 0x3F | 0x80
     return bytes(changed)
+
+
+def _check_id(advertisement: TopicAdvertisement) -> None:
+    """ProtocolError(TOPIC_ID_UNBOUND) unless the UUID is that of the creator and the nonce."""
+    if (version := advertisement.id[6] >> 4) != ID_VERSION:
+        raise ProtocolError(Reason.TOPIC_ID_UNBOUND, f"{advertisement.uuid} has version {version}, not {ID_VERSION}")
+    creator, nonce = advertisement.creator, advertisement.nonce
+    if len(nonce) != ID_BYTES or advertisement.id != id_of(creator, nonce):
+        raise ProtocolError(Reason.TOPIC_ID_UNBOUND, f"{advertisement.uuid} was not created for {creator}")
 
 
 # Names of spaces, readers and creators repeat from one found topic to the next.

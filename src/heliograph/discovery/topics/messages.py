@@ -202,8 +202,8 @@ class Handover(msgspec.Struct, frozen=True, omit_defaults=True):
     topic: Id
     grants: Annotated[list[SignedBytes], msgspec.Meta(max_length=8)] = []
     advertise: SignedBytes = b""
-    epoch: Count = 0
     key: Annotated[bytes, msgspec.Meta(max_length=32)] = b""
+    statement: SignedBytes = b""  # of the topic's owner, about the key
     without: Annotated[list[Id], msgspec.Meta(max_length=WITHOUT_MAX)] = []  # grants whose holders must not get the key
 
 

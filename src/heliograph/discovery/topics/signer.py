@@ -2,7 +2,7 @@
 
 In:    requests to create or renew a topic, whose senders are proven.
 Out:   Created: the signed advertisement, or why there is none.
-State: how many UUIDs it has drawn. It keeps nothing of a creation: publishing the advertisement is up to the creator.
+State: how many nonces it has drawn. It keeps nothing of a creation: publishing the advertisement is up to the creator.
 Not here: storing (directory.py), for which entities it signs (policy.py).
 Paper: [topics] §5.2.
 """
@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from heliograph.discovery.topics.config import TopicDirectoryConfig
-from heliograph.discovery.topics.listing import advertised, check_creation, uuid_of
+from heliograph.discovery.topics.listing import ID_BYTES, advertised, check_creation
 from heliograph.discovery.topics.messages import Create, Created, Renew
 from heliograph.discovery.topics.policy import TopicPolicy
 from heliograph.discovery.topics.statements import NS_PER_MS, Statement, Statements
@@ -44,7 +44,7 @@ class TopicSigner:
         self._config = config
 
     def create(self, said: Statement, create: Create, wall_ns: int) -> Created:
-        """A new topic, with a UUID that no other party could influence."""
+        """A new topic, with a UUID that its creator could not influence, and that belongs to no other entity."""
         try:
             check_creation(create.creation)
             self._policy.check_creation(create.creation, said.entity)
@@ -52,11 +52,11 @@ class TopicSigner:
         except ProtocolError as error:
             return _refused(create.id, error)
         wall_ms = wall_ns // NS_PER_MS
-        made = advertised(create.creation, self._draw_id(), self._directory, wall_ms, wall_ms, expires_ms)
+        made = advertised(create.creation, self._draw_nonce(), self._directory, wall_ms, wall_ms, expires_ms)
         return Created(create.id, self._statements.sign_advertisement(made))
 
     def renew(self, said: Statement, renew: Renew, wall_ns: int) -> Created:
-        """The same topic, signed again."""
+        """The same topic, signed again: with its nonce, so it keeps its UUID."""
         try:
             old, _ = self._statements.read_advertisement(renew.advertisement, wall_ns)
             self._policy.check_creation(old.creation, said.entity)
@@ -64,7 +64,7 @@ class TopicSigner:
         except ProtocolError as error:
             return _refused(renew.id, error)
         wall_ms = max(wall_ns // NS_PER_MS, old.issued_ms + 1)
-        made = advertised(old.creation, old.id, self._directory, old.created_ms, wall_ms, expires_ms)
+        made = advertised(old.creation, old.nonce, self._directory, old.created_ms, wall_ms, expires_ms)
         return Created(renew.id, self._statements.sign_advertisement(made))
 
     def _expiry_ms(self, lifetime_s: int, creator: Holder, wall_ns: int) -> int:
@@ -73,9 +73,9 @@ class TopicSigner:
         lifetime_ms = min(lifetime_s, self._config.lifetime_s_max) * 1_000
         return min(wall_ns // NS_PER_MS + lifetime_ms, ends * 1_000)
 
-    def _draw_id(self) -> bytes:
+    def _draw_nonce(self) -> bytes:
         self._drawn += 1
-        return uuid_of(sha256(self._secret + self._drawn.to_bytes(8, "little")).digest())
+        return sha256(self._secret + self._drawn.to_bytes(8, "little")).digest()[:ID_BYTES]
 
 
 def _refused(id: bytes, error: ProtocolError) -> Created:

@@ -25,6 +25,7 @@ from heliograph.matching.languages.literals import Needed, needed
 from heliograph.repository import (
     CHANGES_AT_ONCE_MAX,
     EVERYBODY,
+    ID_VERSION,
     AskTopics,
     FoundTopics,
     KeepTopics,
@@ -105,6 +106,9 @@ class TopicTables:
         if job.expired_ms:
             sql = f"SELECT number FROM topic WHERE expires_ms <= ? ORDER BY number LIMIT {CHANGES_AT_ONCE_MAX}"
             gone += [row[0] for row in self._db.query(sql, (job.expired_ms,))]
+        if job.outdated:
+            sql = f"SELECT number FROM topic WHERE substr(id, 7, 1) NOT BETWEEN ? AND ? LIMIT {CHANGES_AT_ONCE_MAX}"
+            gone += [row[0] for row in self._db.query(sql, (bytes([ID_VERSION << 4]), bytes([ID_VERSION << 4 | 15])))]
         forgotten = tuple(entry for number in dict.fromkeys(gone) if (entry := self._take_out(number)) is not None)
         return KeptTopics(self.count(), outcomes, forgotten)
 
