@@ -20,7 +20,7 @@ HEAD = struct.Struct("<IBBHQQI")
 EVENT, DELIVERY, SERVICE = 1, 3, 4
 HELLO, WELCOME, GOODBYE, PING, PONG, SUBSCRIBE, UNSUBSCRIBE, CONFIRMED, REFUSED = range(16, 25)
 EXPIRES = 4
-ANSWER, REFUSAL = 1, 2
+ANSWER, REFUSAL, NEWS = 1, 2, 8
 FRAME_BYTES_MAX = 1_377_280  # of a DELIVERY
 
 
@@ -124,6 +124,7 @@ class StdlibClient:
         self.welcome: dict[str, Any] = {}
         self.refused: list[dict[str, Any]] = []  # publications that the broker did not take
         self._events: list[Event] = []
+        self._news: list[Frame] = []
         self._frames: list[Frame] = []
         self._buffer = b""
 
@@ -172,13 +173,21 @@ class StdlibClient:
     def ask(self, service: str, body: dict[str, Any]) -> dict[str, Any]:
         self.requests += 1
         self.send(pack(SERVICE, topic=service.encode(), sequence=self.requests, payload=json.dumps(body).encode()))
-        answer = self.next(SERVICE)
+        while (answer := self.next(SERVICE)).flags == NEWS:
+            self._news.append(answer)
         assert answer.sequence == self.requests
         assert answer.topic == service
         assert answer.flags & ANSWER
         if answer.flags & REFUSAL:
             raise RefusedError(answer.json)
         found: dict[str, Any] = answer.json
+        return found
+
+    def news(self, service: str, watch: int) -> dict[str, Any]:
+        """The next news of a watch."""
+        news = self._news.pop(0) if self._news else self.next(SERVICE)
+        assert (news.topic, news.flags, news.origin, news.sequence) == (service, NEWS, 0, watch)
+        found: dict[str, Any] = news.json
         return found
 
     def event(self) -> Event:

@@ -18,7 +18,7 @@ import pytest
 
 from tests.wire import stdlib_client
 from tests.wire.live_broker import LiveBroker, live_broker
-from tests.wire.stdlib_client import EXPIRES, EndedError, RefusedError, StdlibClient, pack
+from tests.wire.stdlib_client import EXPIRES, NEWS, SERVICE, EndedError, RefusedError, StdlibClient, pack
 
 pytestmark = [pytest.mark.live, pytest.mark.req("N14", "N1")]
 
@@ -224,6 +224,23 @@ def test_services_answer_those_who_may_ask(broker: LiveBroker, transport: str) -
     report = admin.ask("admin", {"do": "report", "question": "overview"})
     assert report["broker"] == "under-test"
     assert report["refused"]["ask_denied"] >= 1
+
+
+@pytest.mark.req("O6", "R8")
+def test_news_of_a_watch_come_in_frames_that_no_client_can_send(broker: LiveBroker, transport: str) -> None:
+    client, other = join(broker, transport), join(broker)
+    assert client.ask("resources", {"do": "watch", "watch": 7, "where": "x >= 0", "model": "static"}) == {"watch": 7}
+    assert client.news("resources", 7)["number"] == 1
+    other.send(pack(SERVICE, flags=NEWS, topic=b"resources", sequence=7, payload=b'{"number":2,"emptied":["a",1]}'))
+    assert other.ended() == "flags_unknown"
+    secret = "ab" * 16
+    client.ask("resources", {"do": "register", "secret": secret, "where": "x = 1", "epoch": 1, "model": "static"})
+    told = client.news("resources", 7)
+    assert (told["number"], [(each["fits"], each["values"]) for each in told["states"]]) == (2, [(True, {"x": 1})])
+    client.ask("resources", {"do": "withdraw", "secret": secret})
+    assert client.news("resources", 7)["states"][0]["gone"]
+    assert client.ask("resources", {"do": "unwatch", "watch": 7})["known"]
+    assert not client.ask("resources", {"do": "keep", "watch": 7})["known"]
 
 
 def test_a_certificate_is_an_identity(broker: LiveBroker) -> None:
