@@ -122,3 +122,27 @@ def test_a_session_that_comes_back_has_its_rights_again_unless_they_were_revoked
     stranger.join(61)
     stranger.subscribe(61, f"{ROOT}/#")
     assert stranger.heard[61].refusals == ["subscribe_denied"], "another session"
+
+
+@pytest.mark.req("O6", "T11")
+@pytest.mark.parametrize("is_away", [False, True])
+def test_a_right_ends_when_a_certificate_that_it_rests_on_is_revoked(is_away: bool) -> None:
+    talk = a_talk()
+    said = {"do": "allow", "root": ROOT, "publish": True, "subscribe": True, "ms": 10_000, "grants": []}
+    order(talk, link=1, serials=["A1", "B2"], **said)
+    order(talk, link=2, serials=["B2"], **said)
+    order(talk, link=1, serials=["A1"], **said)  # presented again, with other certificates
+    if is_away:
+        talk.leave(1)
+    order(talk, do="expel", serials=["A1", "C3"])
+    if is_away:
+        talk.attach(60)
+        talk.say(60, talk.hello(1))
+    link = 60 if is_away else 1
+    talk.subscribe(link, f"{ROOT}/a")
+    talk.subscribe(2, f"{ROOT}/a")
+    assert talk.heard[link].refusals[-1] == "subscribe_denied"
+    assert talk.heard[2].refusals == []
+    order(talk, do="expel", serials=["B2"])
+    assert talk.heard[2].refusals == ["certificate_revoked"]
+    assert talk.broker._subscriptions.rights._resting == {}

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from heliograph.discovery.topics.queries import words_of
 from heliograph.errors import ProtocolError, Reason
+from heliograph.live.repositories import _carry_out
 from heliograph.live.vaults import topic_conditions, topic_sqlite, topic_tables
 from heliograph.live.vaults.topic_sqlite import SqliteTopics
 from heliograph.repository import AskTopics, KeepTopics, Repository, TopicEntry, TopicQuestion
@@ -390,3 +391,61 @@ def test_pieces_that_most_topics_have_are_not_looked_up(tmp_path: Path, monkeypa
     question = TopicQuestion(language="regex", text="hall 1.[1-3]", sees_all=True)
     assert [int.from_bytes(id, "big") % 10 for id in _in_slices(subject, question)] == [1, 3] * 10
     subject.close()
+
+
+# -- what not every database can keep -----------------------------------------------------------------------------
+
+
+@pytest.mark.req("O6", "T8")
+@pytest.mark.parametrize("field", ["text", "owner", "institution", "space"])
+def test_a_query_with_nul_is_invalid_at_every_back_end(subject: Any, field: str) -> None:
+    filled(subject)
+    question = TopicQuestion(**{"language": "keywords", "text": "red", field: "red\0room"})
+    assert outcome(lambda: subject.ask(AskTopics(question))) == Reason.QUERY_INVALID
+
+
+@pytest.mark.req("O6", "T8")
+def test_what_a_database_refuses_in_one_change_fails_no_other_of_its_group(subject: Any) -> None:
+    if isinstance(subject, Memory):
+        return  # it refuses nothing
+    good, other = an_entry(1), an_entry(3, owner="bob")
+    bad = an_entry(2, text="a\0b", properties={"x": "\0"}) if not isinstance(subject, SqliteTopics) else unkept(2)
+    jobs: list[Any] = [KeepTopics((one,)) for one in (good, bad, other)] + [KeepTopics(expired_ms=1)]
+    answers = _carry_out(subject, list(enumerate(jobs)))
+    assert [ticket for ticket, _ in answers] == [0, 1, 2, 3]
+    assert answers[1][1] is Reason.VAULT_FAILED
+    assert [result.outcomes for _, result in answers if not isinstance(result, Reason)] == [
+        ("appeared",),
+        ("appeared",),
+        (),
+    ]
+    assert numbers(subject, TopicQuestion(asker="bob")) == [1, 3]
+
+
+def unkept(number: int) -> TopicEntry:
+    """An entry that SQLite refuses: a column without a value."""
+    missing: Any = None
+    return an_entry(number, path=missing)
+
+
+@pytest.mark.req("O6", "T8")
+def test_what_is_put_aside_as_damaged_is_bounded_in_number_and_bytes(
+    subject: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if isinstance(subject, Memory):
+        return  # nothing is damaged there
+    monkeypatch.setattr(topic_tables, "DAMAGED_MAX", 3)
+    monkeypatch.setattr(topic_tables, "DAMAGED_BYTES_MAX", 25_000)
+    for number in range(1, 7):
+        size = 10_000 if number > 4 else 10
+        keep(subject, an_entry(number, record=bytes([number]) * size))
+        subject.query("UPDATE topic SET checksum = 0 WHERE id = ?", (number.to_bytes(16, "big"),))
+        numbers(subject, TopicQuestion())
+        kept = [
+            bytes(row[0])[0] for row in subject.query(f"SELECT record FROM damaged ORDER BY {subject.damaged_order}")
+        ]
+        assert kept == list(range(max(1, number - 2), number + 1))
+    keep(subject, an_entry(9, record=b"\t" * 10_000))
+    subject.query("UPDATE topic SET checksum = 0")
+    numbers(subject, TopicQuestion())
+    assert [bytes(row[0])[0] for row in subject.query("SELECT record FROM damaged")] == [6, 9]

@@ -260,9 +260,7 @@ class Arrivals:
             self._fail(link, error, now)
         return pos + len(frame.raw)
 
-    def _take_other(
-        self, link: Port, table: RouteTable, frame: Frame, trace: tuple[int, ...], now: Instant
-    ) -> None:
+    def _take_other(self, link: Port, table: RouteTable, frame: Frame, trace: tuple[int, ...], now: Instant) -> None:
         if frame.kind == Kind.MARK:
             self._routing.changeover.arrive(link, frame, table is self._subscriptions.inner, trace, now)
             return

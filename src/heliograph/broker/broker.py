@@ -74,7 +74,6 @@ class Broker:
         steps = self._steps = Steps()
         links = self._links = Links(config.limits, outbox, timers, self._link_ends)
         self._find_link = links.by_id.get
-        expelled = self._expelled = Expelled(links, outbox)
         # the network
         routing = self._routing = Routing(
             config.name,
@@ -94,6 +93,7 @@ class Broker:
         )
         # clients
         subscriptions = self._subscriptions = Subscriptions(links, routing, steps, outbox, timers)
+        expelled = self._expelled = Expelled(links, subscriptions.rights, outbox)
         shedding = self._shedding = Shedding(config.load, links, outbox, timers, self._crowd, self._others)
         sessions = self._sessions = Sessions(
             config,

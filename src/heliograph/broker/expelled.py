@@ -1,7 +1,7 @@
-"""Expelled peers: links of peers whose certificates were revoked are ended, and no new ones are accepted.
+"""Expelled peers: links and rights of revoked certificates are ended, and no new links are accepted.
 
 In:    serial numbers of revoked certificates, from the node's files or from its service "rights"; new links.
-Out:   hangups, with a note.
+Out:   hangups, with a note; the end of rights that rest on these certificates.
 State: the serial numbers, bounded; they are kept until the broker restarts.
 Not here: revocation lists and who signs them (trust/revocation.py), how they spread (discovery/topics/rights.py).
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from heliograph.broker.links import Link, Links
+from heliograph.broker.rights import Rights
 from heliograph.errors import Reason
 from heliograph.machine import Outbox
 from heliograph.notes import PeerRefused
@@ -24,8 +25,9 @@ EXPELLED_MAX = 200_000  # about 20 MiB; beyond it the oldest are left to TLS, wh
 class Expelled:
     """The peers that may have no link."""
 
-    def __init__(self, links: Links, outbox: Outbox) -> None:
+    def __init__(self, links: Links, rights: Rights, outbox: Outbox) -> None:
         self._links = links
+        self._rights = rights
         self._outbox = outbox
         self._serials: dict[str, None] = {}
 
@@ -33,8 +35,10 @@ class Expelled:
         return len(self._serials)
 
     def add(self, serials: Iterable[str]) -> int:
-        """End the links of these certificates. Returns how many there were."""
-        new = dict.fromkeys(serial for serial in serials if serial and serial not in self._serials)
+        """End the links of these certificates, and all rights that rest on them. Returns how many links there were."""
+        named = [serial for serial in serials if serial]
+        self._rights.expel(named)
+        new = dict.fromkeys(serial for serial in named if serial not in self._serials)
         self._serials |= new
         for serial in list(self._serials)[: max(0, len(self._serials) - EXPELLED_MAX)]:
             del self._serials[serial]

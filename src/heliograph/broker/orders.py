@@ -163,14 +163,19 @@ class Orders:
         """A decision of the service "rights": a link may use a created topic, or grants are no longer valid."""
         rights = self._subscriptions.rights
         if order["do"] == "forbid":
-            ended = rights.forbid(frozenset(order.get("grants", ())), now)
-            for root in order.get("roots", ()):
-                rights.forbid_root(root.encode())
+            ended = rights.forbid(map(str, order.get("grants", ())))
+            ended += sum(rights.forbid_root(str(root).encode()) for root in order.get("roots", ()))
             return {"ok": True, "ended": ended}
         link = self._links.by_id.get(order["link"])
         if link is None or link.state != READY:
             return {"ok": False, "reason": "the link is gone"}
-        right = Right(order["publish"], order["subscribe"], now + order["ms"] * NS_PER_MS, tuple(order["grants"]))
+        right = Right(
+            order["publish"],
+            order["subscribe"],
+            now + order["ms"] * NS_PER_MS,
+            tuple(order["grants"]),
+            tuple(order.get("serials", ())),
+        )
         ok = rights.allow(link.id, order["root"].encode(), right, now)
         link.told.clear()
         return {"ok": ok, "reason": "" if ok else Reason.RIGHTS_OVER_LIMIT.word}

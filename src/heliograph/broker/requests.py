@@ -8,7 +8,7 @@ Not here: what a service does (services/), access rights (access.py), frames bet
 
 A service is a machine at the other end of a pipe. The broker puts the requester's link into the frame's origin and its
 identity into the headers; the service copies the origin into its answer. On a pipe, and only there, the name "broker"
-means the broker itself.
+means the broker itself. A service may ask the node's other services too.
 
 News of a watch come from the service alone, and reach only a link that has asked that service. They wait with all else
 that the link has not read, in at most half of its queue. Beyond that the news are refused, and the service begins the
@@ -116,17 +116,14 @@ class Requests:
         elif frame.topic == BROKER_NAME:
             self._order(link, frame.sequence, frame.payload, now)
         else:
-            self._answers.refuse(
-                link, frame.topic, frame.sequence, Reason.SERVICE_UNKNOWN, "pipes reach the broker only"
-            )
+            self._ask(link, frame)
 
     def _ask(self, link: Link, frame: Frame) -> None:
-        assert link.table is not None
         if frame.flags:
             raise ProtocolError(Reason.FLAGS_UNKNOWN, "a request has no flags")
         name, number = frame.topic, frame.sequence
         pipe = self._pipes.get(name)
-        if not link.table.profile.may("ask", name):
+        if not link.is_pipe and not _may_ask(link, name):
             subject = name.decode(errors="replace")[:256]
             self._outbox.note(ActionDenied(link.id, link.identity.entity, Reason.ASK_DENIED, subject))
             self._answers.refuse(
@@ -203,3 +200,8 @@ class Requests:
             for request in [request for request in requests if request[0] == name]:
                 del requests[request]
                 self._answers.refuse(asker, name, request[1], Reason.SERVICE_GONE, "the service ended")
+
+
+def _may_ask(link: Link, name: bytes) -> bool:
+    assert link.table is not None
+    return link.table.profile.may("ask", name)

@@ -1,17 +1,19 @@
 """Rights: which link may use which created topic, and until when.
 
-In:    what the service "rights" allows and forbids, after it checked advertisements, grants and keys.
+In:    what the service "rights" allows and forbids, after it checked advertisements, grants and keys; serial numbers of
+       revoked certificates.
 Out:   may_publish and may_subscribe; a call for every root whose rights changed.
-State: per link the roots it may use, bounded; for a minute, those of sessions whose link broke.
+State: per link the roots it may use, bounded; for a minute, those of sessions whose link broke; what each rests on.
 Not here: checking grants (discovery/topics/rights.py), rules for all other topics (access.py).
 
 A right belongs to one link and one root (``Topics/<uuid>``). It is not part of an access profile, so ten thousand
-holders of different grants share one profile and its route table.
+holders of different grants share one profile and its route table. It rests on grants and on certificates, and ends
+when one of them is revoked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
@@ -20,7 +22,7 @@ from heliograph.machine import Instant, LinkId, Timers
 from heliograph.model.identity import Identity
 
 RIGHTS_PER_LINK_MAX = 1_024
-RIGHTS_MAX = 200_000  # about 100 MiB if every one differs
+RIGHTS_MAX = 200_000  # about 300 MiB if every one differs in all that it rests on
 PARKED_NS = 60_000_000_000  # for a session that lost its link: a client reconnects within seconds
 PARKED_MAX = 10_000  # sessions
 
@@ -38,7 +40,8 @@ class Right(Struct, frozen=True):
     publish: bool
     subscribe: bool
     until: Instant
-    grants: tuple[str, ...]  # the right ends when one of these does; empty for the topic's owner
+    grants: tuple[str, ...]  # the right ends when one of these is revoked; empty for the topic's owner
+    serials: tuple[str, ...] = ()  # and when one of these certificates is
 
 
 class Rights:
@@ -52,6 +55,7 @@ class Rights:
         self._links: dict[LinkId, dict[bytes, Right]] = {}
         self._count = 0
         self._parked: dict[Session, tuple[Instant, dict[bytes, Right]]] = {}  # of sessions whose link broke
+        self._resting: dict[str, dict[tuple[LinkId | Session, bytes], None]] = {}  # grant or serial -> rights
 
     def __len__(self) -> int:
         return self._count
@@ -74,7 +78,10 @@ class Rights:
         before = rights.get(root)
         if before is None and (len(rights) >= RIGHTS_PER_LINK_MAX or self._count >= RIGHTS_MAX):
             return False
+        if before is not None:
+            self._unrest(link, root, before)
         rights[root] = right
+        self._rest(link, root, right)
         self._tell(link, root, right.publish)
         self._count += before is None
         self._timers.set(("right", link, root), right.until, lambda now: self._expire(link, root, now))
@@ -82,44 +89,72 @@ class Rights:
             self._changed(root)
         return True
 
-    def forbid(self, grants: frozenset[str], now: Instant) -> int:
-        """End the rights that depend on one of these grants. Returns how many there were."""
-        gone = [
-            (link, root)
-            for link, rights in self._links.items()
-            for root, right in rights.items()
-            if not grants.isdisjoint(right.grants)
-        ]
-        for link, root in gone:
-            self._end(link, root, Reason.GRANT_REVOKED)
-        for _, parked in self._parked.values():
-            for root in [root for root, right in parked.items() if not grants.isdisjoint(right.grants)]:
-                del parked[root]
-        return len(gone)
+    def forbid(self, grants: Iterable[str]) -> int:
+        """End the rights that rest on one of these grants. Returns how many there were on links."""
+        return self._end_resting(grants, Reason.GRANT_REVOKED)
 
-    def forbid_root(self, root: bytes) -> None:
-        """Nobody may use this topic any more: its owner withdrew it."""
-        for link in [link for link, rights in self._links.items() if root in rights]:
+    def expel(self, serials: Iterable[str]) -> int:
+        """End the rights that rest on one of these certificates. Returns how many there were on links."""
+        return self._end_resting(serials, Reason.CERTIFICATE_REVOKED)
+
+    def _end_resting(self, names: Iterable[str], reason: Reason) -> int:
+        ended = 0
+        for name in names:
+            for holder, root in list(self._resting.get(name, ())):
+                if isinstance(holder, int):
+                    self._end(holder, root, reason)
+                    ended += 1
+                else:
+                    self._unpark(holder, root)
+        return ended
+
+    def forbid_root(self, root: bytes) -> int:
+        """Nobody may use this topic any more: its owner withdrew it. Returns how many rights there were on links."""
+        links = [link for link, rights in self._links.items() if root in rights]
+        for link in links:
             self._end(link, root, Reason.TOPIC_WITHDRAWN)
-        for _, parked in self._parked.values():
-            parked.pop(root, None)
+        for session in [session for session, (_, parked) in self._parked.items() if root in parked]:
+            self._unpark(session, root)
+        return len(links)
+
+    def _rest(self, holder: LinkId | Session, root: bytes, right: Right) -> None:
+        for name in (*right.grants, *right.serials):
+            self._resting.setdefault(name, {})[holder, root] = None
+
+    def _unrest(self, holder: LinkId | Session, root: bytes, right: Right) -> None:
+        for name in (*right.grants, *right.serials):
+            resting = self._resting.get(name, {})
+            resting.pop((holder, root), None)
+            if not resting:
+                self._resting.pop(name, None)
+
+    def _unpark(self, session: Session, root: bytes) -> None:
+        self._unrest(session, root, self._parked[session][1].pop(root))
 
     def leave(self, link: LinkId, session: Session, now: Instant) -> None:
         """The link is gone. Its session keeps its rights for a while, in case it resumes on another link."""
         rights = self._links.pop(link, None)
         if rights is None:
             return
-        for root in rights:
+        self._forget_parked(session)
+        for root, right in rights.items():
             self._count -= 1
             self._timers.cancel(("right", link, root))
-        self._parked.pop(session, None)
+            self._unrest(link, root, right)
+            self._rest(session, root, right)
         self._parked[session] = (now + PARKED_NS, rights)
         if len(self._parked) > PARKED_MAX:
-            del self._parked[next(iter(self._parked))]
+            self._forget_parked(next(iter(self._parked)))
+
+    def _forget_parked(self, session: Session) -> tuple[Instant, dict[bytes, Right]]:
+        until, rights = self._parked.pop(session, (0, {}))
+        for root, right in rights.items():
+            self._unrest(session, root, right)
+        return until, rights
 
     def resume(self, link: LinkId, session: Session, now: Instant) -> None:
         """A session has a link again: with the same identity and secret, it gets its rights back."""
-        until, rights = self._parked.pop(session, (0, {}))
+        until, rights = self._forget_parked(session)
         for root, right in rights.items() if now < until else ():
             if now < right.until:
                 self.allow(link, root, right, now)
@@ -130,7 +165,7 @@ class Rights:
 
     def _end(self, link: LinkId, root: bytes, reason: Reason) -> None:
         rights = self._links[link]
-        del rights[root]
+        self._unrest(link, root, rights.pop(root))
         self._tell(link, root, False)
         self._count -= 1
         if not rights:

@@ -6,7 +6,8 @@ State: per repository a bounded queue.
 Not here: how topics are stored (vaults/topic_sqlite.py, vaults/topic_postgres.py), other jobs (jobs.py), vaults
           (disk.py).
 
-Changes that wait together become one transaction. A query takes at most one slice of time, so no job waits long.
+Changes that wait together become one transaction. If the database refuses the content of one of them, each is made by
+itself, so that the others succeed. A query takes at most one slice of time, so no job waits long.
 """
 
 from __future__ import annotations
@@ -204,4 +205,6 @@ def _carry_out(backend: TopicBackend | None, jobs: list[tuple[Ticket, Repository
     except ProtocolError as error:
         return [(ticket, error.reason) for ticket, _ in jobs]
     except VaultError as error:
+        if error.is_content and len(jobs) > 1:
+            return [answer for one in jobs for answer in _carry_out(backend, [one])]
         return [(ticket, error.reason) for ticket, _ in jobs]

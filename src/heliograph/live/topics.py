@@ -22,8 +22,22 @@ from heliograph.discovery.topics.bundle import TEXT_MAX, GrantBundle, encode_bun
 from heliograph.discovery.topics.creation import DirectoryRoll, OwnTopic, Renewal, TopicCreation, TopicWithdrawal
 from heliograph.discovery.topics.encryption import KEY_DOMAIN, TopicKey
 from heliograph.discovery.topics.finder import FoundTopic, SearchSummary, TopicFinder
-from heliograph.discovery.topics.grants import Revocation, TopicGrant, read_grant, sign_grant, sign_revocation
-from heliograph.discovery.topics.listing import SEALED_DOMAIN, Creation, Descriptors, Synopsis, decode_descriptors
+from heliograph.discovery.topics.grants import (
+    Revocation,
+    TopicGrant,
+    glance_grant,
+    read_grant,
+    sign_grant,
+    sign_revocation,
+)
+from heliograph.discovery.topics.listing import (
+    SEALED_DOMAIN,
+    Creation,
+    Descriptors,
+    Synopsis,
+    decode_descriptors,
+    uuid_text,
+)
 from heliograph.discovery.topics.messages import Advertise, TopicQuery, decode_body, unpack
 from heliograph.discovery.topics.possession import POSSESSION_DOMAIN, possession_payload
 from heliograph.errors import ProtocolError, RefusedError, UsageError
@@ -90,13 +104,33 @@ class TopicCalls(TopicKeyCalls):
         return await self._keep(await self._desk.converse(conversation))
 
     async def withdraw_topic(self, topic: OwnTopic | FoundTopic | str, *, timeout: float = 10.0) -> str:
-        """Withdraw a topic of ours; returns the directory that confirmed it first."""
+        """Withdraw a topic of ours, for good; returns the directory that confirmed it first.
+
+        All rights to it end, at every broker, and no grant to it is accepted any more.
+        """
         id = topic_id(topic) if isinstance(topic, str) else topic.advertisement.id
+        newest = await self._newest(id, topic, timeout)
+        if newest is not None:
+            chains, advertise = _shown(newest)
+            await self._revoke(Revocation(id, time_ns() // 1_000_000), GrantBundle(advertise, list(chains)))
         conversation = TopicWithdrawal(self._desk.statements, id, secrets.token_bytes(32), timeout_ms=ms_of(timeout))
         confirmed: str = await self._desk.converse(conversation)
         self._desk.own.remove(id)
         self._desk.epochs.forget(id)
         return confirmed
+
+    async def _newest(
+        self, id: bytes, topic: OwnTopic | FoundTopic | str, timeout: float
+    ) -> OwnTopic | FoundTopic | None:
+        """Its advertisement that expires last; None if no topic of ours is known by this id."""
+        known: list[OwnTopic | FoundTopic] = [] if isinstance(topic, str) else [topic]
+        own = self._desk.own.get(id)
+        if own is not None:
+            known.append(own)
+        if not known:
+            known = [one async for one in self.discover_topics(topics=[uuid_text(id)], count=1, timeout=timeout)]
+        known = [one for one in known if one.advertisement.creator == self._desk.entity]
+        return max(known, key=lambda one: one.advertisement.expires_ms, default=None)
 
     async def discover_topics(
         self, /, text: str = "", language: str = "", *, summary: list[SearchSummary] | None = None, **options: Any
@@ -115,10 +149,10 @@ class TopicCalls(TopicKeyCalls):
         async for found in self._search(text, language, True, None, options):
             yield found
 
-    async def topic_directories(self, *, wait: float = 1.0) -> list[tuple[str, int]]:
-        """The topic directories that answer within ``wait`` seconds, each with its number of topics."""
+    async def topic_directories(self, *, wait: float = 1.0) -> list[str]:
+        """The topic directories that answer within ``wait`` seconds."""
         conversation = DirectoryRoll(self._desk.statements, secrets.token_bytes(32), timeout_ms=ms_of(wait))
-        found: list[tuple[str, int]] = await self._desk.converse(conversation)
+        found: list[str] = await self._desk.converse(conversation)
         return found
 
     def verify_topic(self, found: FoundTopic) -> str:
@@ -222,30 +256,35 @@ class TopicCalls(TopicKeyCalls):
         keyring, wall_ns = self._desk.statements.keyring, time_ns()
         for chain in bundle.chains:
             keyring.learn(chain, wall_ns)
-        return read_grant(keyring, bundle.grants[-1], wall_ns)[1] if bundle.grants else ""
+        return read_grant(keyring, bundle.grants[-1], wall_ns).signer.identity.entity if bundle.grants else ""
 
     async def revoke_grants(self, *bundles: GrantBundle) -> None:
-        """Revoke grants that we signed, or that are for a topic of ours. The revocation spreads to every broker.
+        """Revoke grants that we signed, or that were derived from one that we signed. It spreads to every broker.
 
-        An encrypted topic of ours gets a new key, which is sent to the holders of our other grants, in the background,
-        and from these to the holders of grants that they delegated.
+        RefusedError for the grants of others, and for one that has expired. An encrypted topic of ours gets a new key,
+        which is sent to the holders of our other grants, in the background, and from these to the holders of grants
+        that they delegated.
         """
-        keyring = self._desk.statements.keyring
-        assert keyring.own is not None
-        wall_ns = time_ns()
+        now_ms = time_ns() // 1_000_000
         for bundle in bundles:
-            keyring_learned = [keyring.learn(chain, wall_ns) for chain in bundle.chains]
-            assert keyring_learned
-            grant, _, _ = read_grant(keyring, bundle.grants[-1], wall_ns)
-            now_ms = wall_ns // 1_000_000
-            said = Revocation(secrets.token_bytes(16), grant.topic, [grant.id], now_ms, grant.expires_ms)
-            statement = b64encode(sign_revocation(keyring, said)).decode()
-            chain = b64encode(keyring.own.chain).decode()
-            await self._desk.ask("rights", {"do": "revoke", "statement": statement, "chains": [chain]})
+            grant = glance_grant(bundle.grants[-1])
+            said = Revocation(grant.topic, now_ms, grant.id)
+            await self._revoke(said, GrantBundle(b"", bundle.chains, bundle.grants))
             if advertised_in(bundle).creator == self._desk.entity:
                 self._desk.change_key(grant.topic, grant.id, grant.expires_ms)
             else:
                 self._desk.epochs.withdraw(grant.topic, grant.id, now_ms)
+
+    async def _revoke(self, said: Revocation, proof: GrantBundle) -> None:
+        """Sign a revocation and hand it to our broker, with what proves that we may revoke."""
+        keyring = self._desk.statements.keyring
+        assert keyring.own is not None
+        shown = GrantBundle(proof.advertise, list(dict.fromkeys([*proof.chains, keyring.own.chain])), proof.grants)
+        text = encode_bundle(shown)
+        if len(text) > TEXT_MAX:
+            return  # too long to be shown to any broker: nobody has a right to it
+        statement = b64encode(sign_revocation(keyring, said)).decode()
+        await self._desk.ask("rights", {"do": "revoke", "statement": statement, "bundle": text})
 
     def open_topic(self, topic: OwnTopic | FoundTopic) -> Descriptors:
         """The sealed description of a topic, if it was sealed for us; RefusedError if not."""

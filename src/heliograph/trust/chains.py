@@ -56,6 +56,7 @@ class Holder:
     public_key: ec.EllipticCurvePublicKey = field(repr=False, compare=False)
     begins: int  # in Unix seconds: when every certificate of the chain, and the authority's, is valid
     ends: int
+    serials: tuple[int, ...] = ()  # of all these certificates
 
     def check_time(self, wall_ns: int) -> None:
         """ProtocolError if a certificate of the chain is not valid now."""
@@ -118,7 +119,8 @@ class Authorities:
         if any(self._revoked.has(certificate) for certificate in verified):
             raise ProtocolError(Reason.CERTIFICATE_REVOKED, f"the certificate of {identity.entity} was revoked")
         begins, ends = _dates(verified)
-        return Holder(identity, chain_hash(chain), chain, _checked_key(verified), begins, ends)
+        serials = tuple(certificate.serial_number for certificate in verified)
+        return Holder(identity, chain_hash(chain), chain, _checked_key(verified), begins, ends, serials)
 
     def _verify(
         self, certificates: Sequence[x509.Certificate], at: int

@@ -42,17 +42,18 @@ class RevocationList:
     @property
     def shown(self) -> list[str]:
         """The serial numbers as TLS shows them: upper-case hexadecimal."""
-        return sorted(f"{serial:X}" for serial in self.serials)
+        return sorted(map(shown_serial, self.serials))
 
 
 class Revocations:
     """The revoked certificates, by issuer and serial number."""
 
-    __slots__ = ("_revoked", "lists")
+    __slots__ = ("_revoked", "_serials", "lists")
 
     def __init__(self, lists: Iterable[RevocationList] = ()) -> None:
         self.lists = tuple(lists)
         self._revoked = frozenset((one.issuer, serial) for one in self.lists for serial in one.serials)
+        self._serials = frozenset(serial for one in self.lists for serial in one.serials)
 
     def __len__(self) -> int:
         return len(self._revoked)
@@ -78,9 +79,18 @@ class Revocations:
         """True if this certificate was revoked."""
         return bool(self._revoked) and (certificate.issuer.public_bytes(), certificate.serial_number) in self._revoked
 
+    def has_any(self, serials: Iterable[int]) -> bool:
+        """True if one of these serial numbers was revoked. They are random, so that two authorities share none."""
+        return bool(self._serials) and not self._serials.isdisjoint(serials)
+
     def serials(self) -> tuple[str, ...]:
         """The serial numbers of all lists, as TLS shows them."""
         return tuple(dict.fromkeys(serial for one in self.lists for serial in one.shown))
+
+
+def shown_serial(serial: int) -> str:
+    """A serial number as TLS shows it."""
+    return f"{serial:X}"
 
 
 def read_list(der: bytes, authorities: Sequence[x509.Certificate]) -> RevocationList:

@@ -127,7 +127,7 @@ class TopicStage:
             network=NetworkConfig(key=b"k" * 32, links=tuple(LinkConfig(host=other, port=1) for other in links)),
         )
         seed = self.world.random(f"broker/{name}").getrandbits(60)
-        keyring = keyring_of(name, Role.BROKER, self.seed)
+        keyring = self.broker_keyring(name)
 
         def make(incarnation: int) -> Node:
             return build(
@@ -141,6 +141,9 @@ class TopicStage:
 
     def services(self) -> list[Any]:
         return [RightsConfig()]
+
+    def broker_keyring(self, name: str) -> Keyring:
+        return keyring_of(name, Role.BROKER, self.seed)
 
     def add_directory(self, name: str, config: TopicDirectoryConfig, broker: str) -> Host:
         from dataclasses import replace

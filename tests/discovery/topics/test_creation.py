@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from heliograph.discovery.topics import messages
 from heliograph.discovery.topics.config import TopicDirectoryConfig
 from heliograph.discovery.topics.creation import OwnTopic, Renewal, TopicCreation, TopicWithdrawal
 from heliograph.discovery.topics.finder import TopicFinder
-from heliograph.discovery.topics.listing import Creation, Descriptors, Synopsis, advertised, check_creation, id_of
+from heliograph.discovery.topics.listing import (
+    Creation,
+    Descriptors,
+    Synopsis,
+    advertised,
+    check_creation,
+    decode_creation,
+    encode_creation,
+    id_of,
+)
 from heliograph.discovery.topics.messages import Advertise, Created, TopicKind, TopicQuery
 from heliograph.discovery.topics.statements import Statements
 from heliograph.errors import ProtocolError, Reason, UsageError
@@ -273,3 +284,39 @@ def test_a_restricted_topic_is_found_by_its_readers_only() -> None:
     assert stage.search("bob").result.topics == 0
     assert stage.search("carol").result.topics == 1
     assert stage.search("alice").result.topics == 1, "its owner"
+
+
+REFUSED: dict[str, Any] = {
+    "not a number": {"descriptors": Descriptors(properties={"x": float("nan")})},
+    "infinity": {"descriptors": Descriptors(properties={"x": float("-inf")})},
+    "a number of 65 bits": {"descriptors": Descriptors(properties={"x": 1 << 64})},
+    "NUL in a property": {"descriptors": Descriptors(properties={"x": "a\0b"})},
+    "NUL in the name of a property": {"descriptors": Descriptors(properties={"a\0b": 1})},
+    "NUL in a keyword": {"descriptors": Descriptors(keywords=["a\0b"])},
+    "NUL in the text": {"descriptors": Descriptors(text="a\0b")},
+    "NUL in the path": {"descriptors": Descriptors(path="a\0b")},
+    "NUL in the institution": {"institution": "a\0b"},
+    "NUL in the space": {"space": "a\0b"},
+    "NUL in a reader": {"readers": ["a\0b"]},
+}
+
+
+@pytest.mark.req("O6", "T7")
+@pytest.mark.parametrize("fields", REFUSED.values(), ids=REFUSED.keys())
+def test_what_not_every_repository_can_keep_is_refused_by_client_and_directory_alike(fields: dict[str, Any]) -> None:
+    creation = a_creation(**fields)
+    with pytest.raises(UsageError, match="descriptors_invalid"):
+        TopicCreation(Statements(keyring_of("alice")), creation, bytes(32))
+    if creation.descriptors.properties.get("x") != 1 << 64:  # which no client can encode
+        with pytest.raises(ProtocolError) as caught:
+            decode_creation(encode_creation(creation))
+        assert caught.value.reason is Reason.DESCRIPTORS_INVALID
+
+
+@pytest.mark.req("O6", "T8")
+def test_a_search_with_nul_is_answered_with_its_reason() -> None:
+    stage = TopicStage()
+    finder = stage.search("bob", TopicQuery("keywords", "hall\0three"))
+    assert finder.error is not None
+    assert finder.error.reason is Reason.QUERY_INVALID
+    assert stage.counts()["query_invalid"] == 1

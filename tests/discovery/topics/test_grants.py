@@ -18,6 +18,7 @@ from heliograph.discovery.topics.encryption import TopicKey, decrypt, encrypt
 from heliograph.discovery.topics.grants import (
     Revocation,
     TopicGrant,
+    glance_grant,
     right_of,
     sign_grant,
     sign_revocation,
@@ -68,7 +69,7 @@ def a_judge() -> Keyring:
 
 def judged(*grants: bytes, wall_ns: int = WALL_NS) -> Any:
     try:
-        return right_of(a_judge(), an_advertisement(), grants, wall_ns)
+        return right_of(a_judge(), an_advertisement(), grants, wall_ns, lambda what: False)
     except ProtocolError as error:
         return error.reason
 
@@ -104,7 +105,7 @@ ATTACKS = {
     "a delegation that its holder did not sign": ([WIDE, a_grant("eve", "carol", 2, WIDE)], Reason.GRANT_FOREIGN),
     "no grant at all": ([], Reason.GRANT_INVALID),
     "a statement for another purpose": (
-        [sign_revocation(keyring_of("alice"), Revocation(bytes(16), TOPIC, [], WALL_MS, WALL_MS))],
+        [sign_revocation(keyring_of("alice"), Revocation(TOPIC, WALL_MS))],
         Reason.SIGNATURE_WRONG,
     ),
 }
@@ -168,9 +169,9 @@ class Rights(TopicStage):
 
     def grant(self, holder: str, **fields: Any) -> bytes:
         self._number += 1
-        now_ms = WALL_MS + self.world.loop.now // 1_000_000
-        times = {"begins_ms": now_ms - 1_000, "expires_ms": now_ms + 500_000}
-        return a_grant("alice", holder, self._number, topic=self.advertisement.id, **times | fields)
+        times = {"begins_ms": self.now_ms - 1_000, "expires_ms": self.now_ms + 500_000}
+        signer, parent = fields.pop("signer", "alice"), fields.pop("parent", b"")
+        return a_grant(signer, holder, self._number, parent, topic=self.advertisement.id, **times | fields)
 
     def tell(self, entity: str, command: Any) -> None:
         host = self.world.hosts[entity]
@@ -181,16 +182,19 @@ class Rights(TopicStage):
         self.tell(entity, AskService("rights", {"do": "present", "bundle": encode_bundle(bundle), **more}))
         return self.machine(entity).answers[-1]
 
-    def revoke(self, entity: str, grant: bytes, signer: str = "alice") -> None:
-        from heliograph.discovery.topics.grants import glance_grant
-
-        said = glance_grant(grant)
-        body = Revocation(sha256(grant).digest()[:16], said.topic, [said.id], said.begins_ms, said.expires_ms)
+    def revoke(self, entity: str, *grants: bytes, signer: str = "alice", said: Revocation | None = None) -> Any:
+        """Revoke the last of these grants; without any, withdraw the topic."""
+        id = glance_grant(grants[-1]).id if grants else b""
         ring = keyring_of(signer)
-        assert ring.own is not None
-        statement = b64encode(sign_revocation(ring, body)).decode()
-        chains = [b64encode(ring.own.chain).decode()]
-        self.tell(entity, AskService("rights", {"do": "revoke", "statement": statement, "chains": chains}))
+        statement = sign_revocation(ring, said or Revocation(self.advertisement.id, self.now_ms, id))
+        proof = self.bundle(*grants, signers=("alice", "bob", "carol"))
+        request = {"do": "revoke", "statement": b64encode(statement).decode(), "bundle": encode_bundle(proof)}
+        self.tell(entity, AskService("rights", request))
+        return self.machine(entity).answers[-1]
+
+    @property
+    def now_ms(self) -> int:
+        return WALL_MS + self.world.loop.now // 1_000_000
 
     def counts_at(self, broker: str) -> dict[str, int]:
         keeper = next(seat.machine for seat in self.world.hosts[broker].seats if seat.name == "rights")
@@ -296,8 +300,9 @@ def test_only_the_owner_or_the_signer_of_a_grant_revokes_it() -> None:
     stage = Rights()
     grant = stage.grant("bob")
     stage.present("bob", stage.bundle(grant))
-    stage.revoke("carol", grant, signer="carol")
+    assert stage.revoke("carol", grant, signer="carol") is None
     stage.run(1)
+    assert stage.counts_at("b3")["grant_foreign"] == 1
     assert stage.present("bob", stage.bundle(grant))["ok"]
 
 

@@ -43,14 +43,28 @@ _decoder = msgspec.msgpack.Decoder(GrantBundle)
 
 def encode_bundle(bundle: GrantBundle) -> str:
     """A bundle as text, for files and for requests to a broker."""
-    return b64encode(compress(_encoder.encode(bundle), 6)).decode()
+    return b64encode(pack_bundle(bundle)).decode()
+
+
+def pack_bundle(bundle: GrantBundle) -> bytes:
+    """The same as bytes."""
+    return compress(_encoder.encode(bundle), 6)
 
 
 def decode_bundle(text: str) -> GrantBundle:
     """A bundle from text; ProtocolError(GRANT_INVALID) if it is not one."""
     try:
+        packed = b64decode(text.strip(), validate=True)
+    except ValueError as error:
+        raise ProtocolError(Reason.GRANT_INVALID, f"not a grant: {error}") from None
+    return unpack_bundle(packed)
+
+
+def unpack_bundle(packed: bytes) -> GrantBundle:
+    """A bundle from bytes; ProtocolError(GRANT_INVALID) if they are not one."""
+    try:
         unpacking = decompressobj()
-        data = unpacking.decompress(b64decode(text.strip(), validate=True), BUNDLE_BYTES_MAX)
+        data = unpacking.decompress(packed, BUNDLE_BYTES_MAX)
         if unpacking.unconsumed_tail or not unpacking.eof:
             raise ValueError("it is too long, or cut")
         return _decoder.decode(data)

@@ -285,12 +285,12 @@ class TopicWithdrawal(TopicConversation):
 
 
 class DirectoryRoll(TopicConversation):
-    """Lists the directories. ``result`` has their names and how many topics they keep."""
+    """Lists the directories. ``result`` has their names."""
 
     def __init__(self, statements: Statements, seed: bytes, *, timeout_ms: int = 1_000) -> None:
         super().__init__(statements, seed, timeout_ms)
         self._ids: dict[bytes, None] = {}
-        self._found: dict[str, int] = {}
+        self._found: dict[str, None] = {}
 
     def _say(self, now: Instant) -> None:
         id = self.draw()
@@ -301,7 +301,7 @@ class DirectoryRoll(TopicConversation):
         located = self._statements.body(said, Located)
         said.holder.check_role(Role.DIRECTORY)
         if located.id in self._ids and len(self._found) < 1_024:
-            self._found[said.entity] = located.topics
+            self._found[said.entity] = None
 
     def _time_out(self, now: Instant) -> None:
-        self.succeed(sorted(self._found.items()))
+        self.succeed(sorted(self._found))

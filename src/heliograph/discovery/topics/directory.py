@@ -2,7 +2,8 @@
 
 In:    publications on Services/Discovery/…, from links to brokers or from its pipe; answers of its repository.
 Out:   signed and sealed answers on Entity/<entity>; changes and queries for the repository.
-State: ids of the freshness window, standing searches, searches in progress; topics are in the repository.
+State: ids of the freshness window, standing searches, searches in progress, known revocations; topics are in the
+       repository.
 Not here: what is stored (policy.py), matching (queries.py), links to brokers (discovery/anchors.py), databases.
 Paper: [topics] §4, §5, §6.
 
@@ -21,6 +22,8 @@ from heliograph.discovery.brokers.questions import Questions
 from heliograph.discovery.buckets import Buckets
 from heliograph.discovery.list_learner import ListLearner
 from heliograph.discovery.topics.config import TopicDirectoryConfig
+from heliograph.discovery.topics.grants import check_revoked, owner_right
+from heliograph.discovery.topics.held_grants import HeldGrants
 from heliograph.discovery.topics.messages import (
     DIRECTORIES_TOPIC,
     ENTITY_TOPIC,
@@ -42,6 +45,7 @@ from heliograph.discovery.topics.messages import (
 )
 from heliograph.discovery.topics.policy import TopicPolicy
 from heliograph.discovery.topics.queries import entry_of
+from heliograph.discovery.topics.revocation_learner import RevocationLearner
 from heliograph.discovery.topics.signer import TopicSigner
 from heliograph.discovery.topics.statements import NS_PER_MS, Statement, Statements
 from heliograph.discovery.topics.topic_searches import TopicSearches
@@ -127,10 +131,12 @@ class TopicDirectory:
             return
         self._policy = TopicPolicy(self._config, self._name)
         self._signer = TopicSigner(self._config, self._name, self._seed, self._statements, self._policy)
-        self._searches = TopicSearches(
-            self._config, self._name, self._statements, self._outbox, self._ask, self._say, self._counts
-        )
         self._learner = ListLearner(self._keyring, self._clock, self._counts)
+        self._revocations = RevocationLearner(self._statements, self._clock, self._counts)
+        grants = HeldGrants(self._statements, self._revocations.known, self._clock)
+        self._searches = TopicSearches(
+            self._config, self._name, grants, self._outbox, self._ask, self._say, self._counts
+        )
         self._anchors = Anchors(self._anchor_settings(), self._seed, self._outbox, self._timers, self._heard)
         self._anchors.start(now)
         for link, peer in self._attached:
@@ -198,7 +204,7 @@ class TopicDirectory:
         self._policy.check_asker(said.entity)
         if locate.creates and not self._config.creates:
             raise ProtocolError(Reason.CREATION_REFUSED)
-        self._say(Located(locate.id, self._name, self._topics), said.holder)
+        self._say(Located(locate.id, self._name), said.holder)
         self._counts["located"] += 1
 
     def _create(self, said: Statement, create: Create, wall_ns: int) -> None:
@@ -207,7 +213,7 @@ class TopicDirectory:
 
     def _renew(self, said: Statement, renew: Renew, wall_ns: int) -> None:
         self._statements.check_fresh(said, renew.id, renew.issued_ms, wall_ns)
-        self._answer_creation("renewed", self._signer.renew(said, renew, wall_ns), said)
+        self._answer_creation("renewed", self._signer.renew(said, renew, wall_ns, self._revocations.known.has), said)
 
     def _answer_creation(self, what: str, answer: Created, said: Statement) -> None:
         self._counts[bodies.reason_of(answer.reason).word if answer.reason else what] += 1
@@ -220,6 +226,7 @@ class TopicDirectory:
         try:
             advertisement, creator, signer = self._statements.read_advertise(said.signed, wall_ns)
             self._policy.check_advertisement(advertisement, signer.identity.entity)
+            check_revoked(owner_right(advertisement), self._revocations.known.has)
         except ProtocolError as error:
             self._counts[error.reason.word] += 1
             self._acknowledge(advertise.id, error.reason, error.detail, said.holder)
@@ -259,6 +266,18 @@ class TopicDirectory:
         job = KeepTopics(forgotten=((withdraw.topic, said.entity),))
         self._ask(job, forgotten, lambda: self._acknowledge(withdraw.id, Reason.INTERNAL_ERROR, "", said.holder))
 
+    def _forget_withdrawn(self) -> None:
+        """Remove the topics that were withdrawn where this directory did not hear of it."""
+        gone = tuple((one.what[0], one.what[2]) for one in self._revocations.take() if one.withdraws)
+        if gone:
+            self._ask(KeepTopics(forgotten=gone), self._removed)
+
+    def _removed(self, result: KeptTopics | Reason, now: Instant) -> None:
+        if isinstance(result, KeptTopics):
+            for entry in result.forgotten:
+                self._counts["withdrawn"] += 1
+                self._searches.changed(entry, "gone", now)
+
     def _acknowledge(self, id: bytes, reason: Reason | None, text: str, entity: Holder) -> None:
         self._say(TopicAcknowledged(id, self._name, 0 if reason is None else reason, text[:1_000]), entity)
 
@@ -268,7 +287,9 @@ class TopicDirectory:
         self._searches.expire(now)
         assert self._anchors is not None
         self._learner.ask(self._anchors.dialled, now)
+        self._revocations.ask(self._anchors.sessions, now)
         if self._opened and wall_ns is not None:
+            self._forget_withdrawn()
             self._ask(KeepTopics(expired_ms=wall_ns // NS_PER_MS), self._expired)
         self._timers.set("tick", now + TICK_NS, self._tick)
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from hashlib import sha256
+from math import isfinite
 from typing import Annotated
 from xml.parsers import expat
 
@@ -38,6 +39,8 @@ KEYWORDS_MAX = 64
 PROPERTIES_MAX = 128
 READERS_MAX = 256
 ID_BYTES = 16
+INTEGER_MIN, INTEGER_MAX = -(1 << 63), (1 << 64) - 1  # of MessagePack
+NUL = "\0"  # PostgreSQL keeps no text that contains it
 SEALED_DOMAIN = b"heliograph/topic-descriptors/1"
 ID_DOMAIN = b"heliograph/topic-id/1"
 _ID_PURPOSE = b"heliograph topic 1"
@@ -115,7 +118,7 @@ class TopicAdvertisement(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def root(self) -> str:
         """The topic below which all topics of this advertisement are."""
-        return f"{_ROOT}/{self.uuid}"
+        return root_of(self.id)
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -204,9 +207,14 @@ def digest_of(creation: Creation, synopsis: Synopsis) -> bytes:
 
 def topic_of(id: bytes, synopsis: Synopsis) -> str:
     """The topic for this synopsis: unique in the network, because the UUID is."""
-    root = f"{_ROOT}/{uuid_text(id)}"
+    root = root_of(id)
     levels = synopsis.placeholder if synopsis.type in ("string", "integer", "tags") else ""
     return f"{root}/{levels}" if levels else root
+
+
+def root_of(id: bytes) -> str:
+    """The topic below which all topics with this id are."""
+    return f"{_ROOT}/{uuid_text(id)}"
 
 
 def uuid_text(id: bytes) -> str:
@@ -242,6 +250,7 @@ def check_creation(creation: Creation, bytes_max: int = 1 << 62) -> None:
     """ProtocolError with the reason if a creation is invalid. Its encoding is known to have at most ``bytes_max``."""
     if not _entity_is_valid(creation.creator):
         raise ProtocolError(Reason.DESCRIPTORS_INVALID, "the creator is not an entity id")
+    _check_values(creation)
     if bytes_max > DESCRIPTORS_BYTES_MAX < len(_encoder.encode(creation.descriptors)):
         raise ProtocolError(Reason.DESCRIPTORS_OVER_LIMIT, f"at most {DESCRIPTORS_BYTES_MAX} bytes describe a topic")
     _check_synopsis(creation.synopsis)
@@ -254,6 +263,20 @@ def check_creation(creation: Creation, bytes_max: int = 1 << 62) -> None:
     for reader in creation.readers:
         if reader != EVERYBODY and not _entity_is_valid(reader):
             raise ProtocolError(Reason.DESCRIPTORS_INVALID, f"reader {reader[:64]!r} is not an entity id")
+
+
+def _check_values(creation: Creation) -> None:
+    """Numbers that every repository can keep and compare; texts without NUL, which not every database can keep."""
+    said = creation.descriptors
+    for name, value in said.properties.items():
+        if isinstance(value, float) and not isfinite(value):
+            raise ProtocolError(Reason.DESCRIPTORS_INVALID, f"property {name[:64]!r}: {value} is not a finite number")
+        if isinstance(value, int) and not INTEGER_MIN <= value <= INTEGER_MAX:
+            raise ProtocolError(Reason.DESCRIPTORS_INVALID, f"property {name[:64]!r}: it does not fit 64 bits")
+        if NUL in name or (isinstance(value, str) and NUL in value):
+            raise ProtocolError(Reason.DESCRIPTORS_INVALID, f"property {name[:64]!r} contains the character NUL")
+    if NUL in said.text or NUL in creation.institution or any(NUL in keyword for keyword in said.keywords):
+        raise ProtocolError(Reason.DESCRIPTORS_INVALID, "text, keywords or institution contain the character NUL")
 
 
 def _check_synopsis(synopsis: Synopsis) -> None:

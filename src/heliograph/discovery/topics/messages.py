@@ -78,7 +78,6 @@ class Located(msgspec.Struct, frozen=True, omit_defaults=True):
 
     id: Id
     directory: Word
-    topics: Count = 0
 
 
 class Create(msgspec.Struct, frozen=True, omit_defaults=True):

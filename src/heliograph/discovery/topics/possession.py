@@ -19,6 +19,7 @@ from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import LinkId
 
 if TYPE_CHECKING:
+    from heliograph.trust.chains import Holder
     from heliograph.trust.keyring import Keyring
 
 POSSESSION_DOMAIN = b"heliograph/possession/1"
@@ -53,9 +54,10 @@ class Possession:
         """The challenge that this link got, which is used up; None if there is none."""
         return self._challenges.pop(link, None)
 
-    def check(self, challenge: str, proof: bytes, session: str, holder: str, wall_ns: int) -> None:
-        """ProtocolError if the holder's key did not sign this challenge for this session."""
+    def check(self, challenge: str, proof: bytes, session: str, holder: str, wall_ns: int) -> Holder:
+        """The prover; ProtocolError if the holder's key did not sign this challenge for this session."""
         said = self._keyring.verify(POSSESSION_DOMAIN, proof, wall_ns)
         wanted = possession_payload(challenge, self._broker, session)
         if said.payload != wanted or said.holder.identity.entity != holder:
             raise ProtocolError(Reason.POSSESSION_UNPROVEN, f"this is not the key of {holder}")
+        return said.holder

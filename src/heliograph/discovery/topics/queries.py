@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from heliograph.discovery.topics.listing import Descriptors, TopicAdvertisement
+from heliograph.discovery.topics.listing import NUL, Descriptors, TopicAdvertisement
 from heliograph.errors import ProtocolError, Reason
 from heliograph.matching.condition import Condition, Event
 from heliograph.repository import EVERYBODY, TopicEntry, TopicQuestion
@@ -135,6 +135,8 @@ class Matcher:
     __slots__ = ("_question", "_test")
 
     def __init__(self, question: TopicQuestion) -> None:
+        if any(NUL in text for text in (question.text, question.owner, question.institution, question.space)):
+            raise ProtocolError(Reason.QUERY_INVALID, "the query contains the character NUL, which no topic has")
         self._question = question
         self._test = _language(question.language, question.text)
 

@@ -1,47 +1,48 @@
 """Revocations between brokers: statements about grants and lists of certificates pass from neighbour to neighbour.
 
 In:    revocations that a client or a neighbour brought; the lists of the node's files; neighbours that come and go.
-Out:   orders to the broker (forbid, expel); messages for the same service at neighbours.
-State: revocations that have not expired, grants in force with the entities that may revoke them, the neighbours.
-Not here: what grants mean (grants.py), known lists (discovery/revocation_lists.py), requests of clients (rights.py).
+Out:   orders to the broker (forbid, expel); messages for the same service at neighbours; answers to directories.
+State: revocations that have not expired, orders to the broker that wait, the neighbours.
+Not here: what a revocation proves (revocations.py), known lists (discovery/revocation_lists.py), requests of clients
+          (rights.py), the directory's side (revocation_learner.py, discovery/list_learner.py).
 
 Everything is signed, so it may come from anywhere. A neighbour that is new, or was away, gets all that is known.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable
+from base64 import b64encode
+from collections import Counter, deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from heliograph.discovery.revocation_lists import ListPart, RevocationLists, digest_of, parts_of
-from heliograph.discovery.topics.grants import read_revocation
-from heliograph.discovery.topics.revocations import KnownRevocations
-from heliograph.discovery.topics.statements import NS_PER_MS
+from heliograph.discovery.topics.grants import Revocable
+from heliograph.discovery.topics.listing import root_of
+from heliograph.discovery.topics.revocations import KnownRevocations, ProvenRevocation, read_notice
+from heliograph.discovery.topics.statements import NS_PER_MS, Statements
 from heliograph.discovery.wall_time import WallTime
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant, LinkId, Timers
 from heliograph.services.broker_session import BrokerSession
-from heliograph.trust import envelope
 from heliograph.wire.ways import WaysHere
 
 if TYPE_CHECKING:
     from heliograph.trust.keyring import Keyring
     from heliograph.trust.revocation import RevocationList
 
-ISSUERS_MAX = 200_000  # as many as a broker can have rights
 OFFER_AGAIN_NS = 10_000 * NS_PER_MS
-HOP_BYTES_MAX = 48 << 10  # of statements offered at once
+HOP_BYTES_MAX = 48 << 10  # of notices offered at once
+PAGE_BYTES_MAX = 512 << 10  # of notices in one answer to a directory
 SERIALS_AT_ONCE = 1_000  # in one order
 
 
 class RevocationSpread(msgspec.Struct, frozen=True, omit_defaults=True):
     """Revocations of grants and of certificates, sent between the services of neighbouring brokers."""
 
-    statements: list[bytes] = []
-    chains: list[bytes] = []
+    notices: list[bytes] = []
     part: ListPart | None = None
 
 
@@ -53,75 +54,68 @@ class RevocationNews:
 
     def __init__(
         self,
-        keyring: Keyring,
+        statements: Statements,
         clock: WallTime,
         timers: Timers,
         counts: Counter[str],
         gone: Callable[[LinkId], object],
     ) -> None:
-        self._keyring = keyring
+        self._statements = statements
+        self._keyring: Keyring = statements.keyring
         self._clock = clock
         self._timers = timers
         self._counts = counts  # the service's
         self._gone = gone  # called with the link of a requester that has closed
         self._session: BrokerSession | None = None
-        self._known = KnownRevocations()
-        self._lists = RevocationLists(keyring)
-        self._issuers: dict[bytes, dict[str, None]] = {}  # grants in force -> entities that may revoke them
+        self.known = KnownRevocations()
+        self._lists = RevocationLists(self._keyring)
         self._neighbours: dict[LinkId, None] = {}
-        self._chains: dict[bytes, bytes] = {}  # of the signers of what is known
+        self._orders: deque[dict[str, Any]] = deque()  # the first one has been sent
 
     def join(self, session: BrokerSession) -> None:
         """The broker is attached."""
         self._session = session
+        self._send_order()
 
-    def remember(self, grant: bytes, entities: Iterable[str]) -> None:
-        """A grant is in force, which these entities may revoke."""
-        self._issuers.pop(grant, None)
-        self._issuers[grant] = dict.fromkeys(entities)
-        if len(self._issuers) > ISSUERS_MAX:  # forgotten rights end when they expire or are presented again
-            del self._issuers[next(iter(self._issuers))]
+    def take(self, new: ProvenRevocation) -> bool:
+        """A revocation from a client: end the rights that depend on it, and spread it. False if it is known."""
+        if not self.known.add(new):
+            return False
+        self._end_rights([new])
+        self._offer(list(self._neighbours), [new.data])
+        return True
 
-    def is_revoked(self, grant: bytes, entities: tuple[str, ...]) -> bool:
-        """True if one of these entities revoked this grant."""
-        return self._known.is_revoked(grant, entities)
+    def _end_rights(self, new: list[ProvenRevocation]) -> None:
+        self._counts["revoked"] += len(new)
+        grants = [token_of(one.what) for one in new if not one.withdraws]
+        self._order({"do": "forbid", "grants": grants, "roots": [root_of(one.what[0]) for one in new if one.withdraws]})
 
-    def take(self, statement: bytes, wall_ns: int, source: LinkId | None) -> None:
-        """A revocation: end the rights that depend on it, and pass it on to all neighbours but the one it came from."""
-        revocation, signer = read_revocation(self._keyring, statement, wall_ns)
-        if revocation.until_ms * NS_PER_MS <= wall_ns or not self._known.add(statement, revocation, signer):
-            return
-        self._counts["revoked"] += 1
-        self._keep_chain(statement)
-        ended = [grant.hex() for grant in revocation.grants if signer in self._issuers.get(grant, {})]
+    def _order(self, order: dict[str, Any]) -> None:
+        """Orders go to the broker one after the other: a session that has many under way drops further ones."""
+        self._orders.append(order)
+        if len(self._orders) == 1:
+            self._send_order()
+
+    def _send_order(self) -> None:
+        if self._session is not None and self._orders:
+            self._session.order(self._orders[0], self._ordered)
+
+    def _ordered(self, answer: Any, now: Instant) -> None:
+        self._orders.popleft()
+        self._send_order()
+
+    def _offer(self, links: list[LinkId], notices: list[bytes]) -> None:
         assert self._session is not None
-        if ended:
-            self._session.order({"do": "forbid", "grants": ended}, lambda answer, now: None)
-        self._offer([link for link in self._neighbours if link != source], [statement])
-
-    def _keep_chain(self, statement: bytes) -> None:
-        """A neighbour that was away needs the chain too, whatever the keyring has forgotten by then."""
-        name = envelope.decode(statement).chain_hash
-        chain = self._keyring.chain(name)
-        if chain is not None:
-            self._chains[name] = chain
-
-    def _offer(self, links: list[LinkId], statements: list[bytes]) -> None:
-        assert self._session is not None
-        for batch in _batches(statements):
-            hashes = dict.fromkeys(envelope.decode(statement).chain_hash for statement in batch)
-            chains = [self._chains[name] for name in hashes if name in self._chains]
-            payload = msgspec.msgpack.encode(RevocationSpread(batch, chains))
+        for batch in _batches(notices) if links else ():
+            payload = msgspec.msgpack.encode(RevocationSpread(batch))
             for link in links:
                 self._session.send(link, payload)
 
     def _spread_list(self, new: RevocationList, links: list[LinkId]) -> None:
         """A list of revoked certificates: end their links here, and tell these neighbours."""
-        assert self._session is not None
         serials = new.shown
         for start in range(0, len(serials), SERIALS_AT_ONCE):
-            order = {"do": "expel", "serials": serials[start : start + SERIALS_AT_ONCE]}
-            self._session.order(order, lambda answer, now: None)
+            self._order({"do": "expel", "serials": serials[start : start + SERIALS_AT_ONCE]})
         self._offer_list(new, links)
 
     def _offer_list(self, known: RevocationList, links: list[LinkId]) -> None:
@@ -131,7 +125,19 @@ class RevocationNews:
             for link in links:
                 self._session.send(link, payload)
 
-    # -- directories in their own processes (list_learner.py) --------------------------------------------------------
+    # -- directories (list_learner.py, revocation_learner.py) -------------------------------------------------------
+
+    def page(self, after: int) -> dict[str, Any]:
+        """The notices that became known after the one with this number, oldest first, as far as they fit an answer."""
+        found: list[str] = []
+        size = 0
+        for number, data in self.known.after(after):
+            size += len(data)
+            if found and size > PAGE_BYTES_MAX:
+                return {"notices": found, "next": after, "more": True}
+            found.append(b64encode(data).decode())
+            after = number
+        return {"notices": found, "next": after, "more": False}
 
     def list_digests(self, wall_ns: int) -> list[str]:
         """The lists in force, by their digests."""
@@ -153,7 +159,7 @@ class RevocationNews:
             self._offer_all(new, now)
 
     def _offer_all(self, links: list[LinkId], now: Instant) -> None:
-        self._offer(links, self._known.statements())
+        self._offer(links, self.known.notices())
         for known in self._lists.known(self._clock.at(now) or 0):
             self._offer_list(known, links)
 
@@ -173,14 +179,20 @@ class RevocationNews:
                 spread = _spreads.decode(payload)
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
                 raise ProtocolError(Reason.BODY_MALFORMED, str(error)) from None
-            for chain in spread.chains:
-                heed(lambda chain=chain: self._keyring.learn(chain, wall_ns))  # type: ignore[misc]
-            for statement in spread.statements:
-                heed(lambda statement=statement: self.take(statement, wall_ns, link))  # type: ignore[misc]
+            new: list[ProvenRevocation] = []
+            for data in spread.notices:
+                heed(lambda data=data: self._learn(data, new, wall_ns))  # type: ignore[misc]
+            if new:
+                self._end_rights(new)
+                self._offer([other for other in self._neighbours if other != link], [one.data for one in new])
             if spread.part is not None:
                 self._take_part(link, spread.part, wall_ns)
 
         heed(hear)
+
+    def _learn(self, data: bytes, new: list[ProvenRevocation], wall_ns: int) -> None:
+        if not self.known.has_notice(data) and self.known.add(proven := read_notice(self._statements, data, wall_ns)):
+            new.append(proven)
 
     def _take_part(self, link: LinkId, part: ListPart, wall_ns: int) -> None:
         der = self._lists.gather(link, part)
@@ -204,6 +216,9 @@ class RevocationNews:
         """A requester's link has closed."""
         self._gone(asker)
 
+    def hear_untold(self, asker: LinkId, watch: int, now: Instant) -> None:
+        """Ignored: it has no watches."""
+
     # -- time and files -------------------------------------------------------------------------------------------
 
     def renewed(self, now: Instant) -> None:
@@ -216,22 +231,27 @@ class RevocationNews:
 
     def expire(self, wall_ms: int) -> None:
         """Forget what is no longer needed."""
-        self._known.expire(wall_ms)
-        needed = {envelope.decode(statement).chain_hash for statement in self._known.statements()}
-        self._chains = {name: chain for name, chain in self._chains.items() if name in needed}
+        self.known.expire(wall_ms)
 
     def report(self) -> dict[str, int]:
         """How much there is."""
-        return {"revocations": len(self._known), "lists": len(self._keyring.authorities.revoked.lists)}
+        lists = len(self._keyring.authorities.revoked.lists)
+        return {"revocations": len(self.known), "revocations_bytes": self.known.bytes_used, "lists": lists}
 
 
-def _batches(statements: list[bytes]) -> list[list[bytes]]:
+def token_of(what: Revocable) -> str:
+    """What may be revoked, as the broker knows it."""
+    topic, grant, entity = what
+    return f"{topic.hex()}/{grant.hex()}/{entity}"
+
+
+def _batches(notices: list[bytes]) -> list[list[bytes]]:
     found: list[list[bytes]] = []
     size = HOP_BYTES_MAX
-    for statement in statements:
-        size += len(statement)
+    for notice in notices:
+        size += len(notice)
         if size > HOP_BYTES_MAX:
             found.append([])
-            size = len(statement)
-        found[-1].append(statement)
+            size = len(notice)
+        found[-1].append(notice)
     return found

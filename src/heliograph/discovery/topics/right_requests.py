@@ -30,7 +30,7 @@ class RevokeGrants(Body, frozen=True, tag="revoke", tag_field="do"):
     """Bring a revocation, which all brokers are told."""
 
     statement: str  # base64, in its envelope
-    chains: list[str] = []  # base64: of its signer
+    bundle: str = ""  # with the grant that it revokes
 
 
 class ListDigests(Body, frozen=True, tag="lists", tag_field="do"):
@@ -44,7 +44,14 @@ class ListPiece(Body, frozen=True, tag="list", tag_field="do"):
     at: Annotated[int, Meta(ge=0, le=LIST_BYTES_MAX)]
 
 
-RightsRequest = PresentGrant | RevokeGrants | ListDigests | ListPiece
+class ListRevocations(Body, frozen=True, tag="revocations", tag_field="do"):
+    """Ask for revocations of grants, in pages; for directories only."""
+
+    since: str = ""  # of an earlier answer: which life of the broker its numbers are of
+    after: Annotated[int, Meta(ge=0, lt=1 << 63)] = 0  # the last number of an earlier answer
+
+
+RightsRequest = PresentGrant | RevokeGrants | ListDigests | ListPiece | ListRevocations
 REQUESTS: Requests[RightsRequest] = Requests(RightsRequest)
 
 

@@ -1,10 +1,11 @@
 """The service "rights" at each broker: checks grants, and tells its broker which link may use which created topic.
 
-In:    requests of clients: bundles with proof of the holder's key, revocations; of directories: revocation lists.
+In:    requests of clients: bundles with proof of the holder's key, revocations; of directories: what was revoked.
 Out:   orders to the broker (allow, forbid, expel); answers; revocations and revocation lists for neighbours.
 State: that of its parts.
 Not here: what grants mean (grants.py), the broker's tables (broker/rights.py, broker/expelled.py), discovery
-          (directory.py), proof of a key (possession.py), revocations between brokers (revocation_news.py).
+          (directory.py), proof of a key (possession.py), what a revocation proves (revocations.py), revocations
+          between brokers (revocation_news.py).
 """
 
 from __future__ import annotations
@@ -18,14 +19,16 @@ import msgspec
 
 from heliograph.discovery.revocation_lists import RIGHTS, ListsRenewed
 from heliograph.discovery.topics.bundle import GrantBundle, decode_bundle
-from heliograph.discovery.topics.grants import TopicRight, owner_right, read_grant, right_of
+from heliograph.discovery.topics.grants import TopicRight, check_revoked, owner_right, right_of
 from heliograph.discovery.topics.listing import TopicAdvertisement
 from heliograph.discovery.topics.possession import Possession
-from heliograph.discovery.topics.revocation_news import RevocationNews
+from heliograph.discovery.topics.revocation_news import RevocationNews, token_of
+from heliograph.discovery.topics.revocations import prove
 from heliograph.discovery.topics.right_requests import (
     REQUESTS,
     ListDigests,
     ListPiece,
+    ListRevocations,
     PresentGrant,
     RevokeGrants,
     RightsRequest,
@@ -46,6 +49,7 @@ from heliograph.machine import (
     Ticket,
     Timers,
 )
+from heliograph.model.identity import Role
 from heliograph.services.broker_session import BrokerSession
 from heliograph.wire.frames import Frame
 from heliograph.wire.requests import Asker
@@ -55,6 +59,7 @@ if TYPE_CHECKING:
 
 TICK_NS = 10_000 * NS_PER_MS
 CHAINS_MAX = 8
+PIPE = "pipe"  # the proof of a service of the same node
 
 
 class RightsKeeper:
@@ -68,10 +73,11 @@ class RightsKeeper:
         self._statements = Statements(keyring)
         self._keyring = keyring
         self._secret = sha256(f"{seed}/rights".encode()).digest()
+        self._since = sha256(self._secret + b"since").hexdigest()[:16]  # of this start: numbers of notices begin anew
         self._possession = Possession(broker, self._secret, keyring)
         self._session: BrokerSession | None = None
         self._counts: Counter[str] = Counter()
-        self._news = RevocationNews(keyring, self._clock, self._timers, self._counts, self._possession.take)
+        self._news = RevocationNews(self._statements, self._clock, self._timers, self._counts, self._possession.take)
 
     # -- requests of clients --------------------------------------------------------------------------------------
 
@@ -81,7 +87,7 @@ class RightsKeeper:
             raise ProtocolError(Reason.STALE, "the time is not known yet, so certificates cannot be checked")
         match request:
             case PresentGrant():
-                self._present(frame, request, asker, wall_ns)
+                self._present(frame, request, asker, wall_ns, now)
             case RevokeGrants():
                 self._revoke(frame, request, wall_ns)
             case ListDigests():
@@ -89,15 +95,15 @@ class RightsKeeper:
             case ListPiece():
                 part = self._news.list_part(read_hex(request.digest), request.at, wall_ns)
                 self._answer(frame, {"size": part.size, "data": b64encode(part.data).decode()})
+            case ListRevocations():
+                self._tell_revocations(frame, request, asker)
 
-    def _present(self, frame: Frame, request: PresentGrant, asker: Asker, wall_ns: int) -> None:
+    def _present(self, frame: Frame, request: PresentGrant, asker: Asker, wall_ns: int, now: Instant) -> None:
         bundle = decode_bundle(request.bundle)
-        advertisement, right = self._right(bundle, wall_ns)
-        if not self._has_key(frame, request, asker, right.holder, wall_ns):
+        advertisement, claimed = self._right(bundle, wall_ns)
+        right = self._proven(frame, request, asker, claimed, wall_ns)
+        if right is None:
             return
-        for signed in bundle.grants:
-            grant, signer, _ = read_grant(self._keyring, signed, wall_ns)
-            self._news.remember(grant.id, (signer, advertisement.creator))
         order = {
             "do": "allow",
             "link": frame.origin,
@@ -105,7 +111,8 @@ class RightsKeeper:
             "publish": right.publish,
             "subscribe": right.subscribe,
             "ms": max(1, right.until_ms - wall_ns // NS_PER_MS),
-            "grants": [grant.hex() for grant in right.grants],
+            "grants": [token_of(what) for what in right.ends_with if what[1]],
+            "serials": [f"{serial:X}" for serial in right.serials],
         }
         said = {"ok": True, "root": advertisement.root, "until_ms": right.until_ms, "holder": right.holder}
         said |= {"publish": right.publish, "subscribe": right.subscribe, "topic": advertisement.synopsis.topic}
@@ -126,30 +133,44 @@ class RightsKeeper:
         if len(bundle.chains) > CHAINS_MAX:
             raise ProtocolError(Reason.GRANT_INVALID, f"{len(bundle.chains)} chains: each costs time to verify")
         self._statements.learn(bundle.chains, wall_ns)
-        advertisement, _, _ = self._statements.read_advertise(bundle.advertise, wall_ns)
-        if not bundle.grants:
-            return advertisement, owner_right(advertisement)
-        return advertisement, right_of(self._keyring, advertisement, bundle.grants, wall_ns, self._news.is_revoked)
+        advertisement, creator, directory = self._statements.read_advertise(bundle.advertise, wall_ns)
+        is_revoked = self._news.known.has
+        if bundle.grants:
+            right = right_of(self._keyring, advertisement, bundle.grants, wall_ns, is_revoked)
+        else:
+            right = owner_right(advertisement)
+            check_revoked(right, is_revoked)
+        return advertisement, right.resting_on(creator, directory)
 
-    def _has_key(self, frame: Frame, request: PresentGrant, asker: Asker, holder: str, wall_ns: int) -> bool:
-        """True if the requester has proven the holder's key; without any proof, it is challenged."""
-        if asker.proof == "certificate" and asker.entity == holder:
-            return True
+    def _proven(
+        self, frame: Frame, request: PresentGrant, asker: Asker, right: TopicRight, wall_ns: int
+    ) -> TopicRight | None:
+        """The right, if the requester has proven the holder's key; without any proof, it is challenged.
+
+        A link ends with the certificate that it was proven by, so that only another one is a further thing to rest on.
+        """
+        if asker.proof == "certificate" and asker.entity == right.holder:
+            return right
         challenge = self._possession.take(frame.origin)
         if request.proof is None or challenge is None:
             self._answer(frame, {"challenge": self._possession.challenge(frame.origin), "broker": self._broker})
-            return False
-        self._possession.check(challenge, read_base64(request.proof), asker.session, holder, wall_ns)
-        return True
+            return None
+        prover = self._possession.check(challenge, read_base64(request.proof), asker.session, right.holder, wall_ns)
+        return right.resting_on(prover)
 
     # -- revocations ----------------------------------------------------------------------------------------------
 
     def _revoke(self, frame: Frame, request: RevokeGrants, wall_ns: int) -> None:
-        statement = read_base64(request.statement)
-        chains = [read_base64(one) for one in request.chains[:CHAINS_MAX]]
-        self._statements.learn(chains, wall_ns)
-        self._news.take(statement, wall_ns, None)
-        self._answer(frame, {"ok": True, "known": self._news.report()["revocations"]})
+        bundle = decode_bundle(request.bundle)
+        is_new = self._news.take(prove(self._statements, read_base64(request.statement), bundle, wall_ns))
+        self._answer(frame, {"ok": True, "new": is_new})
+
+    def _tell_revocations(self, frame: Frame, request: ListRevocations, asker: Asker) -> None:
+        """Revocations name the holders of grants and hidden topics, so that only directories are told."""
+        if asker.proof != PIPE and Role.DIRECTORY.value not in asker.roles:
+            raise ProtocolError(Reason.ASK_DENIED, f"{asker.entity} is no directory")
+        after = request.after if request.since == self._since else 0
+        self._answer(frame, {"since": self._since, **self._news.page(after)})
 
     # -- the contract ---------------------------------------------------------------------------------------------
 

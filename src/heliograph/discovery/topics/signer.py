@@ -13,6 +13,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from heliograph.discovery.topics.config import TopicDirectoryConfig
+from heliograph.discovery.topics.grants import IsRevoked, check_revoked, owner_right
 from heliograph.discovery.topics.listing import ID_BYTES, advertised, check_creation
 from heliograph.discovery.topics.messages import Create, Created, Renew
 from heliograph.discovery.topics.policy import TopicPolicy
@@ -55,11 +56,12 @@ class TopicSigner:
         made = advertised(create.creation, self._draw_nonce(), self._directory, wall_ms, wall_ms, expires_ms)
         return Created(create.id, self._statements.sign_advertisement(made))
 
-    def renew(self, said: Statement, renew: Renew, wall_ns: int) -> Created:
-        """The same topic, signed again: with its nonce, so it keeps its UUID."""
+    def renew(self, said: Statement, renew: Renew, wall_ns: int, is_revoked: IsRevoked) -> Created:
+        """The same topic, signed again: with its nonce, so it keeps its UUID; unless its owner withdrew it."""
         try:
             old, _ = self._statements.read_advertisement(renew.advertisement, wall_ns)
             self._policy.check_creation(old.creation, said.entity)
+            check_revoked(owner_right(old), is_revoked)
             expires_ms = self._expiry_ms(renew.lifetime_s, said.holder, wall_ns)
         except ProtocolError as error:
             return _refused(renew.id, error)

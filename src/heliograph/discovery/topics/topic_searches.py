@@ -3,7 +3,8 @@
 In:    searches whose requesters are proven; slices that the repository found; entries that changed.
 Out:   queries for the repository, FOUND messages.
 State: searches in progress, bounded; standing searches.
-Not here: what a query means (queries.py), the repository (repository.py), which entities may search (policy.py).
+Not here: what a query means (queries.py), the repository (repository.py), which entities may search (policy.py), the
+          grants that let them find hidden topics (held_grants.py).
 """
 
 from __future__ import annotations
@@ -16,12 +17,11 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from heliograph.discovery.topics import messages
-from heliograph.discovery.topics.bundle import decode_bundle
 from heliograph.discovery.topics.config import TopicDirectoryConfig
-from heliograph.discovery.topics.grants import right_of
+from heliograph.discovery.topics.held_grants import Held, HeldGrants
 from heliograph.discovery.topics.messages import FoundItem, FoundPage, Search, TopicBody
 from heliograph.discovery.topics.queries import XQUERY, question_of
-from heliograph.discovery.topics.statements import NS_PER_MS, Statement, Statements
+from heliograph.discovery.topics.statements import NS_PER_MS, Statement
 from heliograph.discovery.topics.watches import Watch, Watches
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant, Outbox
@@ -55,6 +55,7 @@ class UnderWay:
     search: Search
     asker: Holder
     question: TopicQuestion
+    held: Held
     until: Instant
     left: int  # entries that may still be sent
     looked_at: int = 0
@@ -99,7 +100,7 @@ class TopicSearches:
         self,
         config: TopicDirectoryConfig,
         name: str,
-        statements: Statements,
+        grants: HeldGrants,
         outbox: Outbox,
         ask: AskRepository,
         say: Say,
@@ -107,7 +108,7 @@ class TopicSearches:
     ) -> None:
         self._config = config
         self._name = name
-        self._statements = statements
+        self._grants = grants
         self._outbox = outbox
         self._ask = ask
         self._say = say
@@ -127,7 +128,8 @@ class TopicSearches:
         """Begin a search; one that cannot be carried out is answered with the reason."""
         try:
             wall_ms = wall_ns // NS_PER_MS
-            question = question_of(search.query, said.entity, wall_ms, self._granted(search, said, wall_ns))
+            held = self._grants.of(search, said.entity, wall_ns)
+            question = question_of(search.query, said.entity, wall_ms, tuple(held))
             if search.until_ms and search.until_ms < wall_ms:
                 raise ProtocolError(Reason.STALE, "nobody waits for this any more")
             if self._open >= self._config.searches_max:
@@ -137,7 +139,7 @@ class TopicSearches:
                 self._check_sifting(search, said.entity)
             if search.watch_ms:
                 until = now + min(search.watch_ms, WATCH_MS_MAX) * NS_PER_MS
-                is_new = self.watches.add(search.watch_id, said.holder, question, until)
+                is_new = self.watches.add(search.watch_id, said.holder, question, held, until)
         except ProtocolError as error:
             self._counts[error.reason.word] += 1
             self._say(
@@ -149,7 +151,7 @@ class TopicSearches:
         if not is_new:
             return  # a standing search was renewed: its results have been sent
         remaining_ms = search.until_ms - wall_ms if search.until_ms else 60_000
-        under_way = UnderWay(search, said.holder, question, now + remaining_ms * NS_PER_MS, search.count)
+        under_way = UnderWay(search, said.holder, question, held, now + remaining_ms * NS_PER_MS, search.count)
         self._open += 1
         self._sifting[said.entity] += question.language == XQUERY
         self._next(under_way, 0)
@@ -169,21 +171,6 @@ class TopicSearches:
         if len(entities) >= SIFTED_WATCHES_MAX or entities.count(entity) >= SIFTING_PER_ENTITY_MAX:
             said = f"at most {SIFTED_WATCHES_MAX} standing searches by XQuery, {SIFTING_PER_ENTITY_MAX} of one entity"
             raise ProtocolError(Reason.SEARCHES_OVER_LIMIT, said)
-
-    def _granted(self, search: Search, said: Statement, wall_ns: int) -> tuple[bytes, ...]:
-        """The topics that grants allow the requester to discover; invalid grants are ignored."""
-        found = []
-        for text in search.grants:
-            try:
-                bundle = decode_bundle(text.decode("ascii", "replace"))
-                self._statements.learn(bundle.chains[:4], wall_ns)
-                advertisement, _, _ = self._statements.read_advertise(bundle.advertise, wall_ns)
-                right = right_of(self._statements.keyring, advertisement, bundle.grants, wall_ns)
-            except ProtocolError:
-                continue
-            if right.discover and right.holder == said.entity:
-                found.append(advertisement.id)
-        return tuple(found)
 
     def _next(self, under_way: UnderWay, after: int) -> None:
         is_sifted = under_way.question.language == XQUERY
@@ -232,7 +219,9 @@ class TopicSearches:
         if found.damaged:
             self.damaged += len(found.damaged)
             self._outbox.note(TopicsDamaged(len(found.damaged)))
-        under_way.keep(found.entries, found.looked_at)
+        asker, held = under_way.asker.identity.entity, under_way.held
+        shown = [entry for entry in found.entries if self._grants.may_see(entry, asker, held, now)]
+        under_way.keep(shown, found.looked_at)
         spent = under_way.looked_at >= self._config.rows_per_search_max or now >= under_way.until
         if found.next is None or under_way.left <= 0:
             left_out = Reason.SEARCH_OVER_BUDGET if found.next is not None else None
@@ -279,12 +268,14 @@ class TopicSearches:
                 if watch.question.language == XQUERY:
                     self._sift_change(watch, entry, change)
                 else:
-                    self._tell_change(watch, entry, change)
+                    self._tell_change(watch, entry, change, now)
             except Exception as error:  # it costs the watch, not the owner of the topic
                 self._outbox.guard.caught("standing search", error, now, entity=watch.asker.identity.entity)
                 self.watches.remove(*watch.key)
 
-    def _tell_change(self, watch: Watch, entry: TopicEntry, change: str) -> None:
+    def _tell_change(self, watch: Watch, entry: TopicEntry, change: str, now: Instant) -> None:
+        if not self._grants.may_see(entry, watch.asker.identity.entity, watch.held, now):
+            return  # the grant that let it find this topic has ended
         chains: dict[bytes, None] = {}
         items = _items((entry,), change, chains)
         self._say(FoundPage(watch.id, self._name, items), watch.asker, tuple(chains))
@@ -303,7 +294,7 @@ class TopicSearches:
             elif sifted.problem:
                 self._end_watch(watch, Reason.QUERY_INVALID, sifted.problem)
             elif sifted.numbers and self.watches.has(*watch.key):
-                self._tell_change(watch, entry, change)
+                self._tell_change(watch, entry, change, now)
 
         job = SiftDocuments(watch.question.text, (entry.document,), SIFT_MS_MAX)
         self._ask(job, sifted, lambda: self._end_watch(watch, Reason.INTERNAL_ERROR, ""))

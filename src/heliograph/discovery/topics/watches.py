@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from heliograph.discovery.topics.held_grants import Held
 from heliograph.discovery.topics.queries import CONDITIONS, Matcher, event_of
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant
@@ -38,6 +39,7 @@ class Watch:
     id: bytes
     asker: Holder
     question: TopicQuestion
+    held: Held  # rights that let it find hidden topics, as long as they are in force
     matcher: Matcher
     condition: Condition | None  # None: it is tested by itself
     until: Instant
@@ -64,7 +66,7 @@ class Watches:
         """Apply a new limit."""
         self._watches_max = watches_max
 
-    def add(self, id: bytes, asker: Holder, question: TopicQuestion, until: Instant) -> bool:
+    def add(self, id: bytes, asker: Holder, question: TopicQuestion, held: Held, until: Instant) -> bool:
         """Keep or renew a watch. Returns True if it is new. ProtocolError if there are too many."""
         key = (asker.identity.entity, id)
         is_new = key not in self._watches
@@ -74,7 +76,7 @@ class Watches:
         condition = condition_of(question.language, question.text) if question.language in CONDITIONS else None
         if condition is None and len(self._plain) >= PLAIN_MAX:
             raise ProtocolError(Reason.SEARCHES_OVER_LIMIT, f"at most {PLAIN_MAX} standing searches without an index")
-        watch = Watch(id, asker, question, Matcher(question), condition, until)
+        watch = Watch(id, asker, question, held, Matcher(question), condition, until)
         if condition is None:
             self._plain[key] = None
         else:

@@ -17,12 +17,16 @@ from heliograph.vault import Change, Committed, Found, Query, TailDamage
 
 
 class VaultError(HeliographError):
-    """A back end failed. After VAULT_FULL it can be used again; after any other reason it has to be reopened."""
+    """A back end failed. After VAULT_FULL it can be used again; after any other reason it has to be reopened.
 
-    def __init__(self, reason: Reason, problem: str) -> None:
+    ``is_content``: it refused what it was given, and can be used again for other jobs.
+    """
+
+    def __init__(self, reason: Reason, problem: str, *, is_content: bool = False) -> None:
         super().__init__(f"{reason.word}: {problem}")
         self.reason = reason
         self.problem = problem
+        self.is_content = is_content
 
 
 class Backend(Protocol):

@@ -46,7 +46,7 @@ _STATEMENTS = (
     "CREATE INDEX property_text ON property (name, text_value, topic)",
     "CREATE TABLE reader (entity TEXT NOT NULL, topic BIGINT NOT NULL, PRIMARY KEY (entity, topic))",
     "CREATE INDEX reader_topic ON reader (topic)",
-    "CREATE TABLE damaged (id BYTEA, record BYTEA)",
+    "CREATE TABLE damaged (id BYTEA, record BYTEA, number BIGSERIAL)",
     "CREATE TABLE tally (topics BIGINT NOT NULL)",
     "INSERT INTO tally VALUES (0)",
 )
@@ -57,10 +57,14 @@ _REASONS: tuple[tuple[type[psycopg.Error], Reason], ...] = (
     (errors.InsufficientPrivilege, Reason.VAULT_READ_ONLY),
     (errors.InvalidCatalogName, Reason.VAULT_MISSING),
 )
+# What a job contains, not the state of the server; ProgramLimitExceeded: a text is too long for an index.
+_OF_CONTENT = (psycopg.DataError, psycopg.IntegrityError, errors.ProgramLimitExceeded)
 
 
 class PostgresTopics:
     """One schema. A broken connection is made again for the next job."""
+
+    damaged_order = "number"
 
     def __init__(self, repository: Repository) -> None:
         self._place = repository.place
@@ -154,4 +158,5 @@ class PostgresTopics:
 
     def _told(self, error: psycopg.Error) -> VaultError:
         reason = next((reason for kind, reason in _REASONS if isinstance(error, kind)), Reason.VAULT_FAILED)
-        return VaultError(reason, f"schema {self._schema}: {str(error).splitlines()[0] if str(error) else error!r}")
+        problem = f"schema {self._schema}: {str(error).splitlines()[0] if str(error) else error!r}"
+        return VaultError(reason, problem, is_content=isinstance(error, _OF_CONTENT))

@@ -61,6 +61,8 @@ _STATEMENTS = (
 class SqliteTopics:
     """One file."""
 
+    damaged_order = "rowid"
+
     def __init__(self, repository: Repository) -> None:
         self.path = Path(repository.place) / f"{repository.name}.topics"
         self._connection: sqlite3.Connection | None = None
@@ -194,7 +196,9 @@ class SqliteTopics:
             sqlite3.SQLITE_READONLY: Reason.VAULT_READ_ONLY,
             sqlite3.SQLITE_CANTOPEN: Reason.VAULT_READ_ONLY,
         }
-        return VaultError(reasons.get(code, Reason.VAULT_FAILED), f"{self.path}: {error}")
+        is_content = isinstance(error, sqlite3.DataError | sqlite3.IntegrityError)
+        reason = reasons.get(code, Reason.VAULT_FAILED)
+        return VaultError(reason, f"{self.path}: {error}", is_content=is_content)
 
 
 def _indexed_by(table: str, wanted: str) -> Source:

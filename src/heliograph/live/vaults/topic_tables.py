@@ -6,7 +6,7 @@ State: none beyond the database's.
 Not here: connections and transactions (topic_sqlite.py, topic_postgres.py), conditions as SQL (topic_conditions.py).
 
 A query first reads the few columns that its language needs; only matching entries are fetched in full. A record whose
-checksum is wrong is put aside in a separate table.
+checksum is wrong is put aside in a separate table, which keeps the newest within a bound.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ from heliograph.repository import (
 FETCHED_AT_ONCE = 500  # a database accepts this many parameters
 FIRST_ROWS_MIN, FIRST_ROWS_MAX = 32, 256  # read first, or as many as are wanted; then twice as many, and so on
 DOCUMENTS_AT_ONCE = 1_024  # of at most 64 KiB each
+DAMAGED_MAX = 1_000  # records put aside: enough to find out what happened; beyond it the oldest are dropped …
+DAMAGED_BYTES_MAX = 16 << 20  # … and beyond this
 _COLUMNS = (
     "id, owner, institution, space, path, created_ms, issued_ms, expires_ms, readers, words, joined, properties,"
     " checksum, record, document"
@@ -62,6 +64,8 @@ class Source(NamedTuple):
 
 class TopicDatabase(Protocol):
     """What these tables need of a back end."""
+
+    damaged_order: str  # the column that numbers what was put aside
 
     def query(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
         """Run a statement with ``?`` for each value; returns its rows."""
@@ -179,6 +183,16 @@ class TopicTables:
         for id, record in rows:
             self._db.query("INSERT INTO damaged (id, record) VALUES (?, ?)", (id, record))
         self._take_out(number)
+        self._trim_damaged()
+
+    def _trim_damaged(self) -> None:
+        order, size = self._db.damaged_order, 0
+        rows = self._db.query(f"SELECT {order}, length(record) FROM damaged ORDER BY {order} DESC")
+        for count, (number, length) in enumerate(rows, 1):
+            size += length
+            if count > DAMAGED_MAX or size > DAMAGED_BYTES_MAX:
+                self._db.query(f"DELETE FROM damaged WHERE {order} <= ?", (number,))
+                return
 
     # -- asking ---------------------------------------------------------------------------------------------------
 
