@@ -99,7 +99,8 @@ class Pair:
 
     def pump(self) -> None:
         for _ in range(1_000):
-            if not any([self._carry_out(name, broker.take()) for name, broker in self.brokers.items()]):
+            done = [self._carry_out(name, broker.take()) for name, broker in self.brokers.items()]
+            if not any(done):
                 return
         raise AssertionError("without end")
 

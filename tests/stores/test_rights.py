@@ -81,7 +81,9 @@ class Forger(StoreUser):
             body = stores.StoreAdvertisement("00000000000000ff", "mine", ["#"], victim.decode(), 60_000)
             self.write(event(stores.ADVERTISEMENT, stores.encode(body), self.origin, 1))
         else:
-            asked = stores.Asked(1, victim.decode(), "alice", ["admin"], victim.decode(), msgspec.Raw(b'{"do": "names"}'))
+            asked = stores.Asked(
+                1, victim.decode(), "alice", ["admin"], victim.decode(), msgspec.Raw(b'{"do": "names"}')
+            )
             self.write(event(stores.REQUEST % 7, stores.encode(asked), self.origin, 1))
 
     def _hear(self, frame: Frame, now: Instant) -> None:
