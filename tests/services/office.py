@@ -124,7 +124,8 @@ class Office:
     def pump(self) -> None:
         """Carry out effects until there are none."""
         for _ in range(10_000):
-            if not any([self._carry_out(name, machine.take()) for name, machine in self.machines.items()]):
+            done = [self._carry_out(name, machine.take()) for name, machine in self.machines.items()]
+            if not any(done):
                 return
         raise AssertionError("the machines want something without end")
 

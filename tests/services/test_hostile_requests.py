@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from heliograph.model.identity import Role
+from tests.live.certificates import Authority
+from tests.live.processes import Process
 from tests.services.office import Office
+from tests.wire.stdlib_client import SERVICE, StdlibClient, pack
 
 pytestmark = pytest.mark.req("O6", "N18")
 
@@ -36,3 +42,29 @@ def test_a_list_of_chains_that_is_no_list_is_refused(chains: str) -> None:
     body = b'{"do":"revoke","statement":"","chains":%b}' % chains.encode()
     assert office.outcome(office.ask("rights", body)) == "body_malformed"
     assert office.outcome(office.ask("rights", b'{"do":"lists"}')) == ""
+
+
+@pytest.mark.live
+def test_a_broker_process_survives_them(tmp_path: Path) -> None:
+    files = Authority(tmp_path).files("b1", roles=(Role.BROKER,))
+    settings = tmp_path / "heliograph.toml"
+    settings.write_text(
+        f'[tls]\ncertificate = "{files.certificate}"\nkey = "{files.key}"\nauthority = "{files.authority}"\n'
+        f'[store]\nenabled = true\nplace = "{tmp_path / "stores"}"\n[discovery]\nenabled = false\n'
+    )
+    options = ("--listen", "127.0.0.1:0", "--log-format", "json", "--config", str(settings))
+    with Process(tmp_path, *options) as broker:
+        client = StdlibClient("127.0.0.1", broker.port)
+        client.hello()
+        store = client.ask("stores", {"do": "find"})["stores"][0]["store"].encode()
+        for number, (name, body) in enumerate(
+            (
+                (b"stores", b'{"do":"attach","store":"%b","x":1e999}' % store),
+                (b"rights", b'{"do":"revoke","statement":"","chains":5}'),
+            ),
+            start=1_000,
+        ):
+            client.send(pack(SERVICE, topic=name, payload=body, sequence=number))
+            assert client.next(SERVICE).sequence == number
+        assert client.ask("stores", {"do": "find"})["stores"]
+        assert broker.process.poll() is None

@@ -254,36 +254,34 @@ class Arrivals:
         if frame is None:
             self._links.count(Reason.BODY_MALFORMED)
             return len(frames)
+        end = pos + len(frame.raw)
         try:
-            self._take_other(link, table, frame, trace, now)
+            if frame.kind == Kind.MARK:
+                self._routing.changeover.arrive(link, frame, table is self._subscriptions.inner, trace, now)
+                return end
+            if frame.kind == Kind.STORED:
+                self._stored.arrive(link, frame, table is self._subscriptions.inner, now)
+                return end
+            if frame.kind != Kind.EVENT:
+                self._tracing.receive(link, frame, table is self._subscriptions.inner, trace, now)
+                return end
+            is_new = self._sessions.origins.visit(frame.origin, now).admit(frame.sequence)
+            if not (is_new or frame.flags & Flag.REPEAT) or not self._is_sound(frame):
+                return end
+            if frame.flags & Flag.DIRECTED:
+                inboxes = inboxes_of(headers_of(frame))
+                if not inboxes:
+                    self._links.count(Reason.HEADERS_MALFORMED)
+                if table is self._subscriptions.local:
+                    inboxes = [inbox for inbox in inboxes if inbox.startswith(self._routing.advertising.inbox)]
+                self._publications.send_to(link, inboxes, True, frame.raw, now)
+            else:
+                route = table.routes[frame.topic]
+                spread = self._publications.spread if is_new else self._publications.spread_repeat
+                spread(link, route, frame.raw, now)
         except Exception as error:
             self._fail(link, error, now)
-        return pos + len(frame.raw)
-
-    def _take_other(self, link: Port, table: RouteTable, frame: Frame, trace: tuple[int, ...], now: Instant) -> None:
-        if frame.kind == Kind.MARK:
-            self._routing.changeover.arrive(link, frame, table is self._subscriptions.inner, trace, now)
-            return
-        if frame.kind == Kind.STORED:
-            self._stored.arrive(link, frame, table is self._subscriptions.inner, now)
-            return
-        if frame.kind != Kind.EVENT:
-            self._tracing.receive(link, frame, table is self._subscriptions.inner, trace, now)
-            return
-        is_new = self._sessions.origins.visit(frame.origin, now).admit(frame.sequence)
-        if not (is_new or frame.flags & Flag.REPEAT) or not self._is_sound(frame):
-            return
-        if frame.flags & Flag.DIRECTED:
-            inboxes = inboxes_of(headers_of(frame))
-            if not inboxes:
-                self._links.count(Reason.HEADERS_MALFORMED)
-            if table is self._subscriptions.local:
-                inboxes = [inbox for inbox in inboxes if inbox.startswith(self._routing.advertising.inbox)]
-            self._publications.send_to(link, inboxes, True, frame.raw, now)
-        else:
-            route = table.routes[frame.topic]
-            spread = self._publications.spread if is_new else self._publications.spread_repeat
-            spread(link, route, frame.raw, now)
+        return end
 
 
 def _is_event(raw: bytes) -> bool:

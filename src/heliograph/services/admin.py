@@ -11,7 +11,7 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import Annotated, Any
 
-from msgspec import Meta
+from msgspec import Meta, field
 
 from heliograph.errors import Reason, UsageError
 from heliograph.machine import Address, Effects, Instant, LinkId, Machine, Outbox, Peer, SocketName, Ticket
@@ -40,7 +40,7 @@ class TraceOrder(Body, frozen=True, tag="trace", tag_field="do"):
     """Ask which way a publication would take, and why."""
 
     topic: str = ""
-    headers: dict[str, Any] = {}
+    headers: dict[str, Any] = field(default_factory=dict)
     payload: str = ""
 
 

@@ -159,8 +159,8 @@ class BrokerSession:
         self._sequence += 1
 
     def order(self, order: dict[str, Any], answer: Answer) -> bool:
-        """Send an order to the broker over a pipe. ``answer`` gets the result, or None if it was refused. Returns False,
-        and ``answer`` gets nothing, if too many are in progress."""
+        """Send an order to the broker over a pipe. ``answer`` gets the result, or None if it was refused. If too many
+        are in progress this returns False, and ``answer`` gets nothing."""
         return self.ask(BROKER_NAME, order, answer)
 
     def ask(self, name: bytes, order: dict[str, Any], answer: Answer) -> bool:
