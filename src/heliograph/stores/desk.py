@@ -174,7 +174,7 @@ class StoresDesk:
                 self._timers.set("open", now + TIME_OUT_MS * NS_PER_MS, self._time_out)
         asker = msgspec.json.decode(frame.headers)
         body = msgspec.json.decode(frame.payload)
-        asked = wire.Asked(number, self._inbox, asker["entity"], asker["roles"], asker["inbox"], body)
+        asked = wire.Asked(number, self._inbox, asker["entity"], asker["roles"], asker["inbox"], body, asker["source"])
         self._session.publish(wire.REQUEST % int(request.store, 16), wire.encode(asked))
 
     def _answered(self, frame: Frame, now: Instant) -> None:
