@@ -7,8 +7,10 @@ finds becomes an ``@example`` of the property.
 from __future__ import annotations
 
 import gc
+import os
 import signal
 from collections.abc import Iterator
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -36,6 +38,11 @@ settings.load_profile("house")
 # A shell that starts the tests in the background lets them ignore Ctrl-C; commands under test must not inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# Clients without credentials keep the secret of their durable names in the user's state folder: not in ours.
+_state = TemporaryDirectory(prefix="heliograph-state-")
+os.environ["HELIOGRAPH_STATE_DIR"] = _state.name
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -65,6 +65,8 @@ class Reason(IntEnum):
     SIGNER_NO_DIRECTORY = 225
     DISCOVERY_DENIED = 226
     SIGNER_UNWANTED = 227
+    NAME_FOREIGN = 236
+    NAME_UNPROVEN = 237
 
     # 3xx: a limit with a name was reached.
     HANDSHAKE_TOO_SLOW = 300

@@ -63,6 +63,33 @@ def test_a_durable_subscription_is_listed_goes_on_and_is_dropped(home: Path, url
     assert (ran.returncode, b"no durable subscription" in ran.stderr) == (1, True)
 
 
+@pytest.mark.req("O6")
+def test_a_name_is_used_with_its_secret_or_after_an_administrator_has_released_it(
+    home: Path, url: str, tmp_path: Path
+) -> None:
+    assert piped(home, "publish", "orders/mine", "x", "--reliable", "--url", url, data=b"").returncode == 0
+    durable = ("subscribe", "orders/mine", "--durable", "wages", "--from", "first", "--count", "1", "--url", url)
+    secret = tmp_path / "wages.secret"
+    secret.write_text("the secret of two machines\n")
+    ran = piped(home, *durable, "--secret-file", secret, data=b"")
+    assert (ran.returncode, b"chmod 600" in ran.stderr) == (2, True)
+    secret.chmod(0o600)
+    assert piped(home, *durable, "--secret-file", secret, data=b"").stdout == b"orders/mine x\n"
+
+    ran = piped(home, *durable, data=b"")
+    assert (ran.returncode, b"name_foreign" in ran.stderr, b"subscription release wages" in ran.stderr) == (
+        1,
+        True,
+        True,
+    )
+    ran = piped(home, "subscription", "list", "--json", "--url", url, data=b"", HELIOGRAPH_RUNTIME_DIR=str(tmp_path))
+    assert json.loads(ran.stdout) == []  # without the local token this user is no administrator
+    ran = piped(home, "subscription", "release", "wages", "--json", "--url", url, data=b"")
+    assert json.loads(ran.stdout) == {"released": 1}
+    assert piped(home, "subscription", "drop", "wages", "--url", url, data=b"").returncode == 0
+    assert (home / "state" / "names.secret").stat().st_mode & 0o777 == 0o600
+
+
 @pytest.mark.parametrize(
     "command",
     [

@@ -63,6 +63,38 @@ async def test_a_durable_subscription_goes_on_where_it_was(face: Face, tmp_path:
             assert await client.durable_subscriptions() == []
 
 
+@both
+@on_the_loop
+@pytest.mark.req("O6")
+async def test_without_credentials_a_name_belongs_to_whoever_has_its_secret(
+    face: Face, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = b"a secret of two machines"
+    async with a_broker(services=[a_store(tmp_path)]) as broker, face.connect(broker.address) as client:
+        await client.publish("a", b"1", reliable=True)
+        async with client.subscribe("a", durable="mine", start="first") as subscription:
+            await subscription.next(timeout=30)
+        async with client.subscribe("a", durable="ours", start="first", secret=shared) as subscription:
+            await subscription.next(timeout=30)
+        assert [one.name for one in await client.durable_subscriptions()] == ["mine"]
+        monkeypatch.setenv("HELIOGRAPH_STATE_DIR", str(tmp_path / "another user"))
+        assert await client.durable_subscriptions() == []
+        with pytest.raises(RefusedError, match="release") as caught:
+            await client.subscribe("a", durable="mine")
+        assert caught.value.reason is Reason.NAME_FOREIGN
+        with pytest.raises(RefusedError, match="name_foreign"):
+            await client.drop_subscription("mine")
+        with pytest.raises(RefusedError, match="administrators"):
+            await client.release_subscription("mine")
+        assert [one.name for one in await client.durable_subscriptions(secret=shared)] == ["ours"]
+        async with client.subscribe("a", durable="ours", secret=shared) as subscription:
+            await client.publish("a", b"2", reliable=True)
+            assert (await subscription.next(timeout=30)).payload == b"2"
+        assert await client.drop_subscription("ours", secret=shared) == 1
+        with pytest.raises(UsageError, match="16 to 1024 bytes"):
+            await client.drop_subscription("ours", secret=b"short")
+
+
 @on_the_loop
 async def test_without_a_store_the_error_says_what_to_do() -> None:
     async with a_broker() as broker, heliograph.connect(broker.address) as client:

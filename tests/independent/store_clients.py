@@ -11,6 +11,8 @@ Each of them goes to a broker drawn at random, and to another one when its link 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import hmac
 import json
 import struct
 from collections.abc import Callable, Sequence
@@ -212,6 +214,7 @@ class Reader:
 
     def __init__(self, name: str, ports: Sequence[int], pattern: str, topic: str, *, keeps: bool) -> None:
         self._draw = Random(f"reader {name}")
+        self._secret = self._draw.randbytes(32)
         self.name = name
         self._ports = ports
         self.pattern = pattern
@@ -259,15 +262,21 @@ class Reader:
                 await link.request(do="credit", store=self.store, channel=self._channel, at=self.expected, again=again)
                 if self._draw.random() < 0.5:
                     done = self.expected
-                    answer = await link.request(do="ack", store=self.store, name=self.name, before=done)
+                    shown = {"proof": self._proof(self.name)}
+                    answer = await link.request(do="ack", store=self.store, name=self.name, before=done, **shown)
                     if answer.get("before", 0) < done:
                         self.problems.append(f"{self.name}: acknowledged {done}, was told {answer}")
                     self.acknowledged = max(self.acknowledged, answer.get("before", 0))
 
+    def _proof(self, name: str) -> str:
+        """That the name is ours: we have no credentials."""
+        return hmac.new(self._secret, f"{self.store}/{name}".encode(), hashlib.sha256).hexdigest()
+
     async def _open(self, link: StoreLink) -> None:
         self._channel += 1
         self._is_open = True
-        where = {"position": self.expected} if self.keeps and self._channel > 1 else {}
+        where: dict[str, Any] = {"position": self.expected} if self.keeps and self._channel > 1 else {}
+        where |= {"proof": self._proof(self.name), "owner": self._proof("")}
         asked = {"name": self.name, "filter": self.pattern, "start": "first", "window": READ_WINDOW, **where}
         self.expected, before = 1 << 62, self.expected  # frames that come before the answer are sent again
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import runpy
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import heliograph
-from heliograph.errors import HeliographError, UsageError
+from heliograph.errors import HeliographError, RefusedError, UsageError
 from heliograph.pipeline import archive, reading
 from heliograph.pipeline.offsets import DataLossError, LogRange, StoreLog, limited, plan, resolve
 from heliograph.pipeline.options import LATEST, LOG, Offsets, SourceOptions, read_options
@@ -145,6 +146,38 @@ def test_retention_waits_for_a_query_at_a_store_of_any_of_its_filters(tmp_path: 
                 reader.commit({store.id: {LOG: position}})
                 assert [(one.name, one.position) for one in client.durable_subscriptions()] == [("spark", position)]
                 client.drop_subscription("spark")  # as retention does with a name that is idle for too long
+        reader.stop()
+
+
+@pytest.mark.live
+@pytest.mark.req("S1", "O6")
+def test_only_the_driver_of_a_query_proves_the_name_of_its_reader(tmp_path: Path) -> None:
+    secret = tmp_path / "spark.secret"
+    secret.touch(0o600)
+    secret.write_text("a secret of several drivers")
+    place = ("--store", "--store-place", str(tmp_path / "kept"))
+    with Process(tmp_path, "--log-format", "json", "--listen", "127.0.0.1:0", "--no-discovery", *place) as broker:
+        url = f"heliograph://127.0.0.1:{broker.port}"
+        options = {"url": url, "subscribe": "t", "reader": "spark"}
+        reader = LogStreamReader(read_options(options | {"secretFile": str(secret)}, True))
+        with heliograph.connect_blocking(url) as client:
+            client.publish_batch("t", [b"x"] * 9, reliable=True)
+            (store,) = client.stores()
+            reader.commit({store.id: {LOG: 4}})
+            assert client.durable_subscriptions() == []  # it is not of this user's own secret
+            found = client.durable_subscriptions(secret=secret.read_bytes())
+            assert [(one.name, one.position) for one in found] == [("spark", 4)]
+            proof = client.name_proof(store.id, "spark", secret=secret.read_bytes())
+        sent = pickle.dumps(reader)
+        assert secret.read_bytes() not in sent
+        assert proof.encode() not in sent
+        other = LogStreamReader(read_options(options, True))
+        with pytest.raises(RefusedError, match="name_foreign"):
+            other.commit({store.id: {LOG: 7}})
+        other.stop()
+        (part,) = reader.partitions({store.id: {LOG: 0}}, {store.id: {LOG: 9}})
+        secret.unlink()  # tasks read without it
+        assert sum(batch.num_rows for batch in pickle.loads(sent).read(part)) == 9
         reader.stop()
 
 

@@ -32,9 +32,9 @@ LINK = 1
 class Ledge:
     """A store without a world."""
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, vault: Contents | None = None, **settings: Any) -> None:
         self.now = 1_000_000_000
-        self.vault = Contents()
+        self.vault = Contents() if vault is None else vault
         self.store = Store(StoreConfig(enabled=True, patterns=("#",), **settings), seed=1, incarnation=1)
         self.commits: list[tuple[Ticket, tuple[Change, ...]]] = []
         self.reads: list[tuple[Ticket, Query]] = []
@@ -116,11 +116,19 @@ class Ledge:
         headers = b'{"$q":["%016x",%d]}' % (self.id, previous)
         return event(topic, b"%d" % sequence, origin, sequence, headers, flags)
 
-    def ask(self, request: bodies.Body, entity: str = "alice", inbox: str = INBOX, roles: tuple[str, ...] = ()) -> int:
+    def ask(
+        self,
+        request: bodies.Body,
+        entity: str = "alice",
+        inbox: str = INBOX,
+        roles: tuple[str, ...] = (),
+        source: str = "",
+    ) -> int:
         """A request, as a broker's service passes it on; its number."""
         self.numbers += 1
         body = json.loads(stores.encode(request))
-        asked = stores.Asked(self.numbers, DESK, entity, list(roles), inbox, msgspec.Raw(msgspec.json.encode(body)))
+        encoded = msgspec.Raw(msgspec.json.encode(body))
+        asked = stores.Asked(self.numbers, DESK, entity, list(roles), inbox, encoded, source)
         data = event(stores.REQUEST % self.id, stores.encode(asked), 5, self.numbers)
         self.store.receive(LINK, delivery(b"\x03\0\0\0", len(data), 0) + data, self.now)
         self.take()

@@ -21,6 +21,7 @@ from heliograph.model.origin import origin_of
 from heliograph.timekeeping.clock import Reference, Told
 from heliograph.wire import bodies, frames, stores, times
 from heliograph.wire.frames import Frame, Kind
+from heliograph.wire.name_proofs import proof_of
 
 pytestmark = pytest.mark.req("N1")
 
@@ -303,6 +304,20 @@ def test_positions_that_make_no_sense_are_the_peers_fault(headers: bytes) -> Non
     assert raised.value.reason is Reason.BODY_MALFORMED
 
 
+PROOF = "842f3d601d8ea1f938a81380441e099372d638a13c7d145065db91c5d8897468"
+OWNER = "fe8f3f5b45edfc6850f4002fcb56466b1ad6a7cf67e50d89b47f86fcb144028d"
+
+
+@pytest.mark.req("N10")
+def test_a_proof_is_made_as_the_page_says() -> None:
+    secret = b"correct horse battery staple"
+    assert proof_of(secret, "0123456789abcdef", "billing") == PROOF
+    assert proof_of(secret, "0123456789abcdef") == OWNER
+    page = (Path(__file__).parents[2] / "docs/reference/protocol.md").read_text()
+    assert PROOF in page
+    assert OWNER in page
+
+
 # What a client asks the service `stores`, as it stands on the page; and what it means.
 ASKED: dict[str, stores.StoreRequest] = {
     '{"do":"find","topic":"orders/7"}': stores.FindStores(topic="orders/7"),
@@ -313,6 +328,10 @@ ASKED: dict[str, stores.StoreRequest] = {
     '{"do":"open","store":"0123456789abcdef","channel":4,"position":5,"end":10,"pace":2.0}': stores.OpenChannel(
         "0123456789abcdef", 4, position=5, end=10, pace=2.0
     ),
+    f'{{"do":"open","store":"0123456789abcdef","channel":5,"name":"billing","proof":"{PROOF}","owner":"{OWNER}"}}': (
+        stores.OpenChannel("0123456789abcdef", 5, "billing", proof=PROOF, owner=OWNER)
+    ),
+    '{"do":"release","store":"0123456789abcdef","name":"billing"}': stores.ReleaseName("0123456789abcdef", "billing"),
     '{"do":"credit","store":"0123456789abcdef","channel":3,"at":10}': stores.GiveCredit("0123456789abcdef", 3, 10),
     '{"do":"ack","store":"0123456789abcdef","name":"billing","before":7,"also":[[8,10]]}': stores.AckPositions(
         "0123456789abcdef", "billing", 7, [(8, 10)]

@@ -23,6 +23,7 @@ from typing import Any
 import msgspec
 
 from heliograph.broker.links import Link, Links
+from heliograph.broker.shares import source_of
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant, Outbox
 from heliograph.notes import ActionDenied, ServiceLost
@@ -145,6 +146,7 @@ class Requests:
                 proof=identity.proof,
                 inbox=link.inbox.decode(),
                 session=f"{link.origin:016x}",
+                source=source_of(link.peer.address),
             )
             self._links.put(pipe, service(name, frame.payload, number, link.id, _encode(asker)))
 

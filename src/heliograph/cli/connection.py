@@ -41,6 +41,11 @@ _HINTS = {
 }
 _ENDS = (Reason.CLOSED, Reason.RESET)
 
+SecretFile = Annotated[
+    Path | None,
+    typer.Option(help="Without credentials: the file with the secret of names that machines share, not your own."),
+]
+
 
 @dataclass(frozen=True, slots=True)
 class Connection:
@@ -116,6 +121,13 @@ def with_connection(command: Callable[..., None]) -> Callable[..., None]:
     parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*kept, *_OPTIONS.values())]
     reached.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
     return reached
+
+
+def shared_secret(file: Path | None) -> bytes | None:
+    """The secret in the file of --secret-file; None: the user's own, if one is needed."""
+    from heliograph.live.name_secret import secret_in
+
+    return None if file is None else secret_in(file)
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:

@@ -19,9 +19,10 @@ from heliograph.cli.shape import examples, group, say
 from heliograph.cli.tables import show
 from heliograph.errors import HeliographError, UsageError
 
-subscriptions = group("Look at durable subscriptions, or forget one.")
+subscriptions = group("Look at durable subscriptions, forget or release one.")
 COLUMNS = ("name", "entity", "filter", "lag", "position", "connected", "store", "where")
 AsJson = Annotated[bool, typer.Option("--json", help="As JSON.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The name it was subscribed with.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -104,10 +105,12 @@ async def _print(
 
 @subscriptions.command(name="list", help="Show your durable subscriptions; an administrator sees all.")
 @c.with_connection
-def _list(there: c.Connection, as_json: AsJson = False) -> None:
+def _list(there: c.Connection, secret_file: c.SecretFile = None, as_json: AsJson = False) -> None:
+    secret = c.shared_secret(secret_file)
+
     async def work() -> None:
         async with c.connected(there, name="heliograph subscription", as_admin=True) as client:
-            show([info._asdict() for info in await client.durable_subscriptions()], as_json, COLUMNS)
+            show([info._asdict() for info in await client.durable_subscriptions(secret=secret)], as_json, COLUMNS)
 
     c.run(work())
 
@@ -116,22 +119,42 @@ def _list(there: c.Connection, as_json: AsJson = False) -> None:
 @c.with_connection
 def _drop(
     there: c.Connection,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The name it was subscribed with.")],
+    name: Name,
+    owner: Annotated[
+        str, typer.Option("--of", metavar="ENTITY", help="For administrators: whose it is, such as anonymous.")
+    ] = "",
+    secret_file: c.SecretFile = None,
     as_json: AsJson = False,
 ) -> None:
+    secret = c.shared_secret(secret_file)
+
     async def work() -> None:
-        async with c.connected(there, name="heliograph subscription") as client:
-            dropped = await client.drop_subscription(name)
-        if not dropped:
-            raise HeliographError(
-                f"there is no durable subscription {name!r}: `heliograph subscription list` shows all"
-            )
-        if as_json:
-            show({"dropped": dropped}, True)
-        else:
-            say(f"forgotten at {dropped} store{'s' if dropped > 1 else ''}")
+        async with c.connected(there, name="heliograph subscription", as_admin=bool(owner)) as client:
+            _tell(name, "dropped", await client.drop_subscription(name, entity=owner, secret=secret), as_json)
 
     c.run(work())
+
+
+@subscriptions.command(
+    name="release",
+    help="For administrators: let the next client without credentials that uses a name have it, where it was left.",
+)
+@c.with_connection
+def _release(there: c.Connection, name: Name, as_json: AsJson = False) -> None:
+    async def work() -> None:
+        async with c.connected(there, name="heliograph subscription", as_admin=True) as client:
+            _tell(name, "released", await client.release_subscription(name), as_json)
+
+    c.run(work())
+
+
+def _tell(name: str, done: str, stores: int, as_json: bool) -> None:
+    if not stores:
+        raise HeliographError(f"there is no durable subscription {name!r}: `heliograph subscription list` shows all")
+    if as_json:
+        show({done: stores}, True)
+    else:
+        say(f"{done} at {stores} store{'s' if stores > 1 else ''}")
 
 
 def _position(text: str) -> tuple[str, int]:

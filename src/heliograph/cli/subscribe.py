@@ -65,6 +65,7 @@ def _subscribe(
     start: Annotated[
         str, typer.Option("--from", help="With --durable, the first time: first (all that is kept) or next.")
     ] = "",
+    secret_file: c.SecretFile = None,
     grant: GrantFiles = None,
 ) -> None:
     from heliograph.cli.payload import check_filter
@@ -75,13 +76,15 @@ def _subscribe(
         raise UsageError(f"--language {language} says how to read --where; give --where too")
     if durable and (len(filters or []) > 1 or group):
         raise UsageError("a durable subscription has one filter and no group: give each filter a name of its own")
+    if secret_file and not durable:
+        raise UsageError("--secret-file goes with --durable: it holds the secret of durable names")
     if start and not durable:
         raise UsageError("--from goes with --durable; `heliograph replay` prints what was stored")
     try:
         how: dict[str, Any] = {"policy": policy, "echo": echo, "group": group, "wide": wide}
         how |= {"where": where, "language": language}
         if durable:
-            how |= {"durable": durable, "start": start}
+            how |= {"durable": durable, "start": start, "secret": c.shared_secret(secret_file)}
         c.run_until_ended(_work(there, filters or ["#"], how, grant, as_json=as_json, count=count))
     except BrokenPipeError:
         # The reader of our output has closed it (`| head`). Python would fail again at exit, so redirect its output.

@@ -120,6 +120,7 @@ class ReadStores:
     raw: bool = False
     times: bool = False  # StoredRuns tell when their publications were stored
     manual: bool = False  # the program acknowledges what it is done with
+    secret: bytes = field(default=b"", repr=False)  # of a client without credentials: proves that the name is its own
 
 
 @dataclass(frozen=True, slots=True)

@@ -422,6 +422,8 @@ class BlockingClient:
     logs = _blocking(Client.logs)
     durable_subscriptions = _blocking(Client.durable_subscriptions)
     drop_subscription = _blocking(Client.drop_subscription)
+    release_subscription = _blocking(Client.release_subscription)
+    name_proof = _in_loop(Client.name_proof)
     create_topic = _blocking(Client.create_topic)
     renew_topic = _blocking(Client.renew_topic)
     withdraw_topic = _blocking(Client.withdraw_topic)

@@ -283,6 +283,7 @@ class Client(StoreFace, TopicCalls, ResourceCalls):
         start: str = "",
         position: Mapping[str, int] | None = None,
         acknowledge: str = "auto",
+        secret: bytes | None = None,
     ) -> Subscribing:
         """Subscribe to a topic filter: ``await`` it for a Subscription, or use it with ``async with``.
 
@@ -303,11 +304,19 @@ class Client(StoreFace, TopicCalls, ResourceCalls):
         ``start="first"``; ``position``, the earlier ``position`` of a subscription, resumes exactly there. What the
         program took is acknowledged when it asks for the next publication; with ``acknowledge="manual"`` by
         ``subscription.acknowledge``. RefusedError with reason ``store_missing`` if no store serves the filter.
+
+        Without credentials, the name belongs to this user on this machine: the client proves it with a secret, in a
+        file of its state folder. ``secret``, 16 bytes or more, takes its place where several machines share a name.
+        With credentials the name belongs to the entity, and no secret is needed.
         """
         if durable or position is not None or start:
             window = min(inbox_frames_max, READ_WINDOW)
             bounds = (window, inbox_bytes_max)
-            return self._read_durably(filter, durable, where, language, start, position, acknowledge, bounds, callback)
+            return self._read_durably(
+                filter, durable, where, language, start, position, acknowledge, bounds, callback, secret
+            )
+        if secret is not None:
+            raise UsageError("secret is for durable subscriptions: give it a name")
         try:
             chosen = Policy(policy)
         except ValueError:

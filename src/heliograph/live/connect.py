@@ -9,7 +9,6 @@ Not here: where to connect (live/where.py), the client (live/client.py), its set
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +29,7 @@ from heliograph.client.refusals import RefusedPublication
 from heliograph.errors import UsageError
 from heliograph.live.client import Client
 from heliograph.live.environment import URL_VARIABLE, local_broker, network_from, options_from
+from heliograph.live.private_file import read_private
 from heliograph.live.stored import milliseconds
 from heliograph.live.where import Connector, Shows
 from heliograph.notes import Note
@@ -179,9 +179,7 @@ def _token(token: str | None, token_file: str | Path | None) -> str:
     if path is None:
         return ""
     try:
-        if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-            raise UsageError(f"token file {path}: others can read this token; run: chmod 600 {path}")
-        text = path.read_text("utf-8").strip()
+        text = read_private(path, "token file").decode().strip()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"token file {path} cannot be read: {error}") from None
     if not text:

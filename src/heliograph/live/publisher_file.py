@@ -3,7 +3,8 @@
 In:    the name of a publisher; where such files are; the numbers that were used.
 Out:   the secret of its session, and the first number that was never used.
 State: a file that only its owner can read, locked while its publisher runs.
-Not here: what the secret proves (model/origin.py), reliable publications (client/stored/reliable.py).
+Not here: what the secret proves (model/origin.py), reliable publications (client/stored/reliable.py), private files
+          (private_file.py).
 
 Numbers are reserved in blocks before they are used: one write of the file for a million publications. After a crash the
 rest of a block is skipped, which brokers and stores accept.
@@ -11,7 +12,6 @@ rest of a block is skipped, which brokers and stores accept.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import secrets
@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from heliograph.errors import UsageError
+from heliograph.live.private_file import lock_private, read_private, replace_private, state_dir
 from heliograph.model.identity import entity_is_valid
 from heliograph.model.origin import SECRET_BYTES_MIN
 
@@ -34,15 +35,11 @@ class PublisherFile:
             raise UsageError(f"{name!r} is not the name of a publisher: letters, digits and . _ @ - only")
         self._path = folder / f"{name}.json"
         try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._lock = os.open(folder / f"{name}.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+            self._lock = lock_private(self._path, wait=False)
+        except BlockingIOError:
+            raise UsageError(f"publisher {name!r} runs already: {self._path} is in use") from None
         except OSError as error:
             raise UsageError(f"the file of publisher {name!r} cannot be kept: {error}") from None
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(self._lock)
-            raise UsageError(f"publisher {name!r} runs already: {self._path} is in use") from None
         self.secret, self.used = self._read()
         self._reserved = self.used
         self._closed = False
@@ -63,29 +60,23 @@ class PublisherFile:
 
     def _read(self) -> tuple[bytes, int]:
         try:
-            kept = json.loads(self._path.read_text("utf-8"))
+            kept = json.loads(read_private(self._path, "the file of a publisher"))
             secret, used = bytes.fromhex(kept["secret"]), int(kept["used"])
         except FileNotFoundError:
             return secrets.token_bytes(SECRET_BYTES_MIN), 0
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except UsageError:
+            os.close(self._lock)
+            raise
+        except (ValueError, KeyError, TypeError) as error:
             os.close(self._lock)
             raise UsageError(f"{self._path} is not the file of a publisher: {error}") from None
         return secret, used
 
     def _write(self, used: int) -> None:
         """Replace the whole file; it is on disk before anything is published under these numbers."""
-        fresh = self._path.with_suffix(".new")
-        with os.fdopen(os.open(fresh, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "w") as file:
-            json.dump({"secret": self.secret.hex(), "used": used}, file)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(self._path)
+        replace_private(self._path, json.dumps({"secret": self.secret.hex(), "used": used}).encode())
 
 
 def publishers_folder(environment: Mapping[str, str] | None = None) -> Path:
     """Where the files of this user's publishers are."""
-    environment = os.environ if environment is None else environment
-    if chosen := environment.get("HELIOGRAPH_STATE_DIR"):
-        return Path(chosen) / "publishers"
-    state = environment.get("XDG_STATE_HOME")
-    return (Path(state) if state else Path.home() / ".local" / "state") / "heliograph" / "publishers"
+    return state_dir(environment) / "publishers"

@@ -22,20 +22,11 @@ from time import time
 
 from heliograph.discovery.brokers import remembered
 from heliograph.discovery.brokers.remembered import Remembered
+from heliograph.live.private_file import state_dir
 
 FILE_BYTES_MAX = 1 << 16
 FILES_MAX = 32
 _PREFIX = "brokers-"
-
-
-def state_dir(environment: Mapping[str, str] | None = None) -> Path:
-    """The directory for persistent state of this user's programs."""
-    environment = os.environ if environment is None else environment
-    if chosen := environment.get("HELIOGRAPH_STATE_DIR"):
-        return Path(chosen)
-    if base := environment.get("XDG_STATE_HOME"):
-        return Path(base) / "heliograph"
-    return Path.home() / ".local" / "state" / "heliograph"
 
 
 def file_for(asked: Sequence[str], environment: Mapping[str, str] | None = None) -> Path:

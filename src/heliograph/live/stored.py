@@ -9,7 +9,7 @@ Not here: all decisions (client/stored/), iterating (subscription.py).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, NamedTuple, cast
@@ -18,10 +18,13 @@ from heliograph.client import commands
 from heliograph.client.session import Session
 from heliograph.errors import ClosedError, Reason, RefusedError, UsageError
 from heliograph.live.calls import Calls
+from heliograph.live.name_secret import own_secret
 from heliograph.live.subscription import Callback, OpenSubscriptions, Subscribing, Subscription
+from heliograph.model.identity import ANONYMOUS
 from heliograph.model.publication import StoredRun
 from heliograph.wire import stores as wire
 from heliograph.wire.bodies import Body
+from heliograph.wire.name_proofs import check_secret, proof_of
 
 FOREVER_MS = 1 << 50
 READ_WINDOW = 4_096  # publications of a durable subscription that are under way or unread
@@ -228,6 +231,7 @@ class StoreFace:
         acknowledge: str,
         bounds: tuple[int, int],
         callback: Callback | None,
+        secret: bytes | None,
     ) -> Subscribing:
         if not name:
             raise UsageError("start and position are for durable subscriptions: give it a name, or use replay()")
@@ -248,6 +252,7 @@ class StoreFace:
                 window=bounds[0],
                 bytes_max=bounds[1],
                 manual=acknowledge == "manual",
+                secret=self._name_secret(secret),
             )
             return await self._subscriptions.subscribe(command, callback)
 
@@ -283,13 +288,17 @@ class StoreFace:
             ]
         return listed
 
-    async def durable_subscriptions(self) -> list[DurableInfo]:
-        """This entity's durable subscriptions, at all stores; an administrator sees those of all entities."""
+    async def durable_subscriptions(self, *, secret: bytes | None = None) -> list[DurableInfo]:
+        """This entity's durable subscriptions, at all stores; an administrator sees those of all entities.
+
+        Without credentials, those that were made with this user's secret on this machine, or with ``secret``.
+        """
+        shown = self._name_secret(secret)
         listed: list[DurableInfo] = []
         for store in await self.stores():
             after, more = "", True
             while more:
-                body = wire.ListNames(store.id, after)
+                body = wire.ListNames(store.id, after, proof_of(shown, store.id))
                 found = cast(wire.NamesFound, await self._ask_stores(body, wire.NamesFound))
                 listed += [
                     DurableInfo(store.id, n.entity, n.name, n.filter, n.before, n.lag, n.connected, n.where)
@@ -299,17 +308,52 @@ class StoreFace:
                 after = f"{found.names[-1].entity}/{found.names[-1].name}" if found.names else ""
         return listed
 
-    async def drop_subscription(self, name: str) -> int:
-        """Forget a durable subscription of this entity at every store. Returns how many stores knew it."""
-        dropped = 0
+    async def drop_subscription(self, name: str, *, entity: str = "", secret: bytes | None = None) -> int:
+        """Forget a durable subscription of this entity at every store. Returns how many stores knew it.
+
+        An administrator may drop one of another ``entity``. Without credentials, ``secret`` is as in ``subscribe``.
+        """
+        shown = self._name_secret(secret)
+        return await self._at_stores(
+            lambda store: wire.DropName(store, name, proof_of(shown, store, name), entity),
+        )
+
+    async def release_subscription(self, name: str) -> int:
+        """Take a durable subscription from the client without credentials that has it, at every store.
+
+        The next such client that subscribes with this name gets it, and resumes where it was left. Only for
+        administrators. Returns how many stores knew it.
+        """
+        return await self._at_stores(lambda store: wire.ReleaseName(store, name))
+
+    async def _at_stores(self, request: Callable[[str], Body]) -> int:
+        """Ask all stores about a name. Returns how many knew it; raises the last refusal once all were asked."""
+        known, refused = 0, None
         for store in await self.stores():
             try:
-                await self._ask_stores(wire.DropName(store.id, name), wire.RequestDone)
-                dropped += 1
+                await self._ask_stores(request(store.id), wire.RequestDone)
+                known += 1
             except RefusedError as error:
                 if error.reason is not Reason.NAME_UNKNOWN:
-                    raise
-        return dropped
+                    refused = error
+        if refused is not None:
+            raise refused
+        return known
+
+    def name_proof(self, store: str, name: str = "", *, secret: bytes | None = None) -> str:
+        """The ``proof`` of a durable name in a request to the service `stores`; without a name, the ``owner``.
+
+        For programs that make such requests themselves. Empty if this client has credentials, as it needs none then.
+        """
+        return proof_of(self._name_secret(secret), store, name)
+
+    def _name_secret(self, given: bytes | None) -> bytes:
+        """The secret that proves this client's names; empty if its entity does."""
+        if given is not None:
+            return check_secret(given)
+        welcome = self._session.welcome
+        is_proven = welcome is not None and welcome.entity != ANONYMOUS.entity
+        return b"" if is_proven else own_secret()
 
     # -- publishing -----------------------------------------------------------------------------------------------
 

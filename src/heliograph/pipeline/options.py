@@ -38,7 +38,7 @@ CONNECTION = {
 KNOWN = (
     *("subscribe", "subscribePattern", "startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp"),
     *("maxOffsetsPerTrigger", "minPartitions", "failOnDataLoss", "includeHeaders", "store", "where", "language"),
-    *("columns", "attributes", "reader", "patience"),
+    *("columns", "attributes", "reader", "secretFile", "patience"),
     *("url", "network", "entity", "tokenFile", "authority", "certificate", "key"),
     *("publisher", "topic", "batch", "checkpointLocation", "path"),
 )
@@ -69,6 +69,7 @@ class SourceOptions:
     columns: tuple[str, ...] = ()
     attributes: str = ""
     reader: str = ""
+    secret_file: str = ""  # with a reader, and without credentials: the secret of its name
     patience_s: int = PATIENCE_S  # with a store or broker that is away
     connection: Mapping[str, str] = field(default_factory=dict)
 
@@ -133,6 +134,7 @@ def read_options(given: Mapping[str, str], streaming: bool) -> SourceOptions:
         columns=tuple(columns),
         attributes=attributes,
         reader=words.get("reader", ""),
+        secret_file=words.get("secretfile", ""),
         patience_s=PATIENCE_S if patience_s is None else patience_s,
         connection={name: words[name] for name in CONNECTION if name in words},
     )

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from heliograph.errors import Reason, RefusedError
+from heliograph.live.name_secret import secret_in
 from heliograph.pipeline.offsets import LogRange, StoreLog, complete, limited, list_logs, missing, plan, resolve, unread
 from heliograph.pipeline.options import LATEST, LOG, Offsets, SourceOptions, read_options
 from heliograph.pipeline.patience import patiently, without_those_away
@@ -200,12 +202,21 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         served = next((log.filters for log in self._logs() if log.store == store), self._options.filters)
         opening = {"do": "open", "store": store, "channel": HOLDING, "name": name, "filter": served[0]}
         client = self._connected()
-        client.ask("stores", opening | {"start": "first", "window": 1})
+        client.ask(
+            "stores",
+            opening | {"start": "first", "window": 1, "proof": self._proof(store, name), "owner": self._proof(store)},
+        )
         client.ask("stores", {"do": "close", "store": store, "channel": HOLDING})
         self._named.add(store)
 
     def _acknowledge(self, store: str, name: str, before: int) -> None:
-        self._connected().ask("stores", {"do": "ack", "store": store, "name": name, "before": before})
+        proof = self._proof(store, name)
+        self._connected().ask("stores", {"do": "ack", "store": store, "name": name, "before": before, "proof": proof})
+
+    def _proof(self, store: str, name: str = "") -> str:
+        """What shows that the name is this query's. Only the driver shows it: tasks read positions, without a name."""
+        file = self._options.secret_file
+        return self._connected().name_proof(store, name, secret=secret_in(Path(file)) if file else None)
 
     def stop(self) -> None:
         """The query ends."""

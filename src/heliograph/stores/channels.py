@@ -146,11 +146,11 @@ class Channels:
         self._remove(here)
         return True
 
-    def close_name(self, key: NameKey) -> None:
-        """A durable subscription was dropped."""
+    def close_name(self, key: NameKey, reason: Reason, text: str) -> None:
+        """End the reading of a durable subscription, and tell its reader why."""
         here = self._by_name.get(key)
         if here is not None:
-            self.close(here, Reason.NAME_UNKNOWN, "the durable subscription was dropped")
+            self.close(here, reason, text)
 
     def close_all(self, reason: Reason, text: str) -> None:
         """The store cannot read for now."""

@@ -55,8 +55,15 @@ class StoreConfig:
     publisher_idle_s: int = setting(
         7 * 86_400, "seconds after which a publisher that is silent is forgotten", least=60, reloads=False
     )
-    names_max: int = setting(10_000, "durable subscriptions", least=1, most=1_000_000)
-    names_per_entity_max: int = setting(1_000, "durable subscriptions of one entity", least=1, most=1_000_000)
+    names_max: int = setting(
+        10_000, "durable subscriptions; nobody gets more than are still free", least=1, most=1_000_000
+    )
+    names_per_entity_max: int = setting(
+        1_000,
+        "durable subscriptions of one entity or, of clients without credentials, one address",
+        least=1,
+        most=1_000_000,
+    )
     channels_max: int = setting(1_024, "readings that are open at one time", least=1, most=65_536)
     advertise_ms: int = setting(5_000, "milliseconds between two advertisements", least=100, most=600_000)
 

@@ -180,7 +180,9 @@ class StoresDesk:
             raise ProtocolError(Reason.STORES_OVER_LIMIT, "too many requests to stores are under way")
         number, asker = (0 if is_quiet else self._next), asked.asker
         body = msgspec.Raw(wire.encode(request))
-        passed = wire.encode(wire.Asked(number, self._inbox, asker.entity, asker.roles, asker.inbox, body))
+        passed = wire.encode(
+            wire.Asked(number, self._inbox, asker.entity, asker.roles, asker.inbox, body, asker.source)
+        )
         if is_quiet:
             self._session.answer(asked.frame, b"{}")
         else:

@@ -1,11 +1,16 @@
 """Names: durable subscriptions, and how far each has acknowledged.
 
 In:    openings, acknowledgements, drops; the vault's content.
-Out:   changes to the vault; the position below which the log is not needed.
+Out:   changes to the vault; the position below which the log is not needed; whether a client may use a name.
 State: all durable subscriptions (bounded).
-Not here: reading for them (channels.py), forgetting parts of the log (retention.py).
+Not here: reading for them (channels.py), forgetting parts of the log (retention.py), proofs (wire/name_proofs.py).
 
-A name belongs to an entity: no other entity can use it.
+A name belongs to an entity: no other entity can use it. Clients without credentials are all the entity ``anonymous``;
+among them a name belongs to the one that made it, which shows a proof with each request. A name without an owner, as in
+older vaults, or after an administrator has released it, goes to the first client that shows a proof.
+
+Places are shared among *holders*: an entity, or for clients without credentials a source address. A holder may have as
+many names as are still free for the others, so the last holder to come finds a place too.
 """
 
 from __future__ import annotations
@@ -15,12 +20,22 @@ from collections.abc import Sequence
 import msgspec
 
 from heliograph.errors import ProtocolError, Reason
+from heliograph.model.identity import ANONYMOUS
 from heliograph.stores.config import StoreConfig
 from heliograph.vault import Delete, Put
+from heliograph.wire.name_proofs import hash_of, is_shown
 from heliograph.wire.stores import SELECTED_MAX
 
 PREFIX = "s/"
 Span = tuple[int, int]
+
+
+class NameOwner(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The client without credentials that has a name."""
+
+    proof: str  # the hash of its proof of the name
+    lists: str = ""  # the hash of what it shows to list its names
+    source: str = ""  # the address from which it took the name
 
 
 class NameState(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -32,9 +47,11 @@ class NameState(msgspec.Struct, frozen=True, omit_defaults=True):
     language: str = "topic"
     where: str = ""
     used_ns: int = 0  # when it was last used
+    owner: NameOwner | None = None  # None: the entity, if that is one; otherwise the next client that shows a proof
 
 
 NameKey = tuple[str, str]  # entity, name
+Holder = tuple[str, str]  # entity, and for clients without credentials the source
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(NameState).decode
@@ -46,13 +63,13 @@ class Names:
     def __init__(self, config: StoreConfig) -> None:
         self._config = config
         self._names: dict[NameKey, NameState] = {}
-        self._per_entity: dict[str, int] = {}
+        self._per_holder: dict[Holder, int] = {}
         self.damaged = 0
 
     def clear(self) -> None:
         """The vault is read again."""
         self._names.clear()
-        self._per_entity.clear()
+        self._per_holder.clear()
 
     def load(self, key: str, value: bytes | None) -> None:
         """A key and value of the vault."""
@@ -74,14 +91,55 @@ class Names:
         """All of them, by entity and name."""
         return sorted(self._names.items())
 
-    def make_room(self, key: NameKey) -> None:
+    def of_asker(self, key: NameKey, proof: str, *, claims: bool = False) -> NameState | None:
+        """The asker's name; None if there is none. ProtocolError if it belongs to another client.
+
+        ``claims``: a name without an owner will be the asker's.
+        """
+        state = self._names.get(key)
+        if key[0] != ANONYMOUS.entity:
+            return state
+        if not proof:
+            raise ProtocolError(Reason.NAME_UNPROVEN, "without credentials, a durable name needs the proof of a secret")
+        if state is None or (claims and state.owner is None):
+            return state
+        if state.owner is None or not is_shown(proof, state.owner.proof):
+            raise ProtocolError(
+                Reason.NAME_FOREIGN,
+                f"the name {key[1]} belongs to another client without credentials: show its secret (secret=, "
+                "--secret-file), choose another name, or ask an administrator to release it "
+                f"(heliograph subscription release {key[1]})",
+            )
+        return state
+
+    def owner_for(self, key: NameKey, proof: str, lists: str, source: str) -> NameOwner | None:
+        """The owner of a name that this asker may use; a name keeps the place where it was taken."""
+        if key[0] != ANONYMOUS.entity:
+            return None
+        state = self._names.get(key)
+        place = source if state is None or state.owner is None else state.owner.source
+        return NameOwner(hash_of(proof), hash_of(lists), place)
+
+    def is_listed(self, key: NameKey, entity: str, lists: str) -> bool:
+        """True if a name is one of this asker's."""
+        if key[0] != entity or entity != ANONYMOUS.entity:
+            return key[0] == entity
+        owner = self._names[key].owner
+        return owner is not None and is_shown(lists, owner.lists)
+
+    def make_room(self, key: NameKey, owner: NameOwner | None) -> None:
         """ProtocolError if no more are allowed."""
         if key in self._names:
             return
-        if len(self._names) >= self._config.names_max:
-            raise ProtocolError(Reason.NAMES_OVER_LIMIT, f"this store keeps {self._config.names_max} names")
-        if self._per_entity.get(key[0], 0) >= self._config.names_per_entity_max:
-            raise ProtocolError(Reason.NAMES_OVER_LIMIT, f"{key[0]} has {self._config.names_per_entity_max} names")
+        holder = _holder(key, owner)
+        has, free = self._per_holder.get(holder, 0), self._config.names_max - len(self._names)
+        if has < min(self._config.names_per_entity_max, free):
+            return
+        who = " at ".join(filter(None, holder))
+        text = (
+            f"{who} has {has} names here, and {free} places are left of {self._config.names_max}: they are for others"
+        )
+        raise ProtocolError(Reason.NAMES_OVER_LIMIT, text)
 
     def put(self, key: NameKey, state: NameState) -> Put:
         """Create or change one."""
@@ -90,19 +148,25 @@ class Names:
 
     def drop(self, key: NameKey) -> Delete | None:
         """Forget one."""
-        if self._names.pop(key, None) is None:
+        state = self._names.pop(key, None)
+        if state is None:
             return None
-        left = self._per_entity[key[0]] - 1
-        if left:
-            self._per_entity[key[0]] = left
-        else:
-            del self._per_entity[key[0]]
+        self._count(_holder(key, state.owner), -1)
         return Delete(f"{PREFIX}{key[0]}/{key[1]}")
 
     def _set(self, key: NameKey, state: NameState) -> None:
-        if key not in self._names:
-            self._per_entity[key[0]] = self._per_entity.get(key[0], 0) + 1
+        before = self._names.get(key)
+        if before is not None:
+            self._count(_holder(key, before.owner), -1)
+        self._count(_holder(key, state.owner), 1)
         self._names[key] = state
+
+    def _count(self, holder: Holder, more: int) -> None:
+        count = self._per_holder.get(holder, 0) + more
+        if count:
+            self._per_holder[holder] = count
+        else:
+            del self._per_holder[holder]
 
     @property
     def held(self) -> int | None:
@@ -116,6 +180,10 @@ class Names:
 
     def __len__(self) -> int:
         return len(self._names)
+
+
+def _holder(key: NameKey, owner: NameOwner | None) -> Holder:
+    return key[0], "" if owner is None else owner.source
 
 
 def acknowledged(state: NameState, before: int, also: Sequence[Span], used_ns: int) -> NameState:

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from heliograph.errors import ProtocolError, Reason
 from heliograph.guard import Guard
 from heliograph.machine import Instant
-from heliograph.model.identity import Role
+from heliograph.model.identity import ANONYMOUS, Role
 from heliograph.stores.batches import Batches
 from heliograph.stores.channels import Channels, check_condition
 from heliograph.stores.intake import Intake
@@ -95,6 +97,8 @@ class Serving:
                 self._answer(asked, wire.RequestDone())
             case wire.DropName():
                 self._drop(asked, request)
+            case wire.ReleaseName():
+                self._release(asked, request)
             case wire.ListLogs():
                 self._answer(asked, wire.LogsFound([self._entry()], self._counts()))
             case wire.CommitBatch():
@@ -156,7 +160,7 @@ class Serving:
 
     def _begin(self, asked: Asked, request: wire.OpenChannel, inbox: bytes, position: int | None, now: Instant) -> None:
         key: NameKey | None = (asked.entity, request.name) if request.name else None
-        state = self._names.get(key) if key is not None else None
+        state = self._names.of_asker(key, request.proof, claims=True) if key is not None else None
         done = [] if state is None or position is not None else state.also
         if position is None:
             position = self._default_start(request, state)
@@ -164,11 +168,12 @@ class Serving:
             self._channels.open(inbox, None, request, position, [], now)
             self._opened(asked, request, position, False)
             return
-        self._names.make_room(key)
+        owner = self._names.owner_for(key, request.proof, request.owner, asked.source)
+        self._names.make_room(key, owner)
         self._channels.open(inbox, key, request, position, done, now)
         before = position if state is None else state.before
         also = [] if state is None else state.also
-        new = NameState(request.filter, before, also, request.language, request.where, self._wall(now))
+        new = NameState(request.filter, before, also, request.language, request.where, self._wall(now), owner)
         self._vault.commit(
             [self._names.put(key, new)],
             lambda _, now: self._opened(asked, request, position, state is None),
@@ -189,9 +194,9 @@ class Serving:
 
     def _acknowledge(self, asked: Asked, request: wire.AckPositions, now: Instant) -> None:
         key = (asked.entity, request.name)
-        state = self._names.get(key)
+        state = self._names.of_asker(key, request.proof)
         if state is None:
-            raise ProtocolError(Reason.NAME_UNKNOWN, f"{asked.entity} has no durable subscription {request.name}")
+            raise _unknown(key)
         highest = max([request.before, *(end for _, end in request.also)])
         if highest > self._tail.log.next:
             raise ProtocolError(Reason.POSITION_UNKNOWN, f"the log ends at {self._tail.log.next}")
@@ -204,15 +209,34 @@ class Serving:
         )
 
     def _drop(self, asked: Asked, request: wire.DropName) -> None:
-        change = self._names.drop((asked.entity, request.name))
+        key = (request.entity or asked.entity, request.name)
+        if key[0] == asked.entity:
+            self._names.of_asker(key, request.proof, claims=True)
+        else:
+            _check_admin(asked, "drop the names of others")
+        change = self._names.drop(key)
         if change is None:
-            raise ProtocolError(Reason.NAME_UNKNOWN, f"{asked.entity} has no durable subscription {request.name}")
-        self._channels.close_name((asked.entity, request.name))
+            raise _unknown(key)
+        self._channels.close_name(key, Reason.NAME_UNKNOWN, "the durable subscription was dropped")
         self._vault.commit(
             [change],
             lambda _, now: self._answer(asked, wire.RequestDone()),
             lambda reason, _: self._refuse(asked, reason, "the name could not be dropped"),
             lambda _: self._fail(asked),
+        )
+
+    def _release(self, asked: Asked, request: wire.ReleaseName) -> None:
+        """Take a name from its owner. Its reading ends, or the owner's next request would get it back."""
+        _check_admin(asked, "release names")
+        key = (ANONYMOUS.entity, request.name)
+        state = self._names.get(key)
+        if state is None:
+            raise _unknown(key)
+        self._channels.close_name(key, Reason.NAME_FOREIGN, "an administrator has released this name")
+        self._vault.commit(
+            [self._names.put(key, replace(state, owner=None))],
+            lambda _, now: self._answer(asked, wire.RequestDone()),
+            lambda reason, _: self._refuse(asked, reason, "the release could not be kept"),
         )
 
     # -- listings -----------------------------------------------------------------------------------------------
@@ -225,7 +249,9 @@ class Serving:
         is_admin = Role.ADMIN.value in asked.roles
         after = tuple(request.after.partition("/")[::2]) if request.after else ("", "")
         chosen = [
-            (key, state) for key, state in self._names.items() if key > after and (is_admin or key[0] == asked.entity)
+            (key, state)
+            for key, state in self._names.items()
+            if key > after and (is_admin or self._names.is_listed(key, asked.entity, request.owner))
         ]
         log = self._tail.log
         page = [
@@ -263,3 +289,12 @@ class Serving:
         to = wire.inbox_of(asked.to)
         if asked.number and to is not None:
             self._send(stored(to, self._store, asked.number, payload, flags=flags))
+
+
+def _check_admin(asked: Asked, what: str) -> None:
+    if Role.ADMIN.value not in asked.roles:
+        raise ProtocolError(Reason.ASK_DENIED, f"only administrators {what}, and {asked.entity} is none")
+
+
+def _unknown(key: NameKey) -> ProtocolError:
+    return ProtocolError(Reason.NAME_UNKNOWN, f"{key[0]} has no durable subscription {key[1]}")

@@ -35,6 +35,7 @@ class Asker(Body, frozen=True):
     proof: str  # "certificate", "token", …: how the entity was proven
     inbox: str  # empty if the client has none
     session: str  # its origin, 16 hexadecimal digits
+    source: str = ""  # the address that its places count for
 
 
 class Requests(Generic[R]):

@@ -25,6 +25,7 @@ from heliograph.model.topics import INBOX_ROOT, is_inbox
 from heliograph.wire.bodies import Body
 from heliograph.wire.frames import BODY_BYTES, HEAD, Frame, Kind
 from heliograph.wire.limits import FRAME_BYTES_MAX, PAYLOAD_BYTES_MAX
+from heliograph.wire.name_proofs import Proof
 from heliograph.wire.requests import UNREADABLE, Requests
 
 STORES = b"stores"
@@ -108,6 +109,7 @@ class Asked(Body, frozen=True):
     roles: list[str]
     inbox: str  # of the requester
     body: msgspec.Raw  # one of the requests below, as the service encoded it
+    source: Annotated[str, msgspec.Meta(max_length=256)] = ""  # the address that the requester's places count for
 
 
 # What a client asks the service `stores` of its broker. All but FindStores are passed on to the store that they name.
@@ -143,6 +145,8 @@ class OpenChannel(Body, frozen=True, tag="open", tag_field="do"):
     pace: Annotated[float, msgspec.Meta(ge=0, le=1_000_000)] = 0.0  # 0: full speed; 1: original speed; 2: twice that
     window: Window = 1_000
     times: bool = False  # also tell when publications were stored
+    proof: Proof = ""  # of a client without credentials: that the name is its own …
+    owner: Proof = ""  # … and with which other names it is listed
 
 
 class GiveCredit(Body, frozen=True, tag="credit", tag_field="do"):
@@ -162,6 +166,7 @@ class AckPositions(Body, frozen=True, tag="ack", tag_field="do"):
     name: Name
     before: Count
     also: Annotated[list[tuple[Count, Count]], msgspec.Meta(max_length=SELECTED_MAX)] = []
+    proof: Proof = ""
 
 
 class CloseChannel(Body, frozen=True, tag="close", tag_field="do"):
@@ -173,6 +178,15 @@ class CloseChannel(Body, frozen=True, tag="close", tag_field="do"):
 
 class DropName(Body, frozen=True, tag="drop", tag_field="do"):
     """Forget a durable subscription."""
+
+    store: StoreId
+    name: Name
+    proof: Proof = ""
+    entity: str = ""  # whose it is, if an administrator asks; empty: the requester's own
+
+
+class ReleaseName(Body, frozen=True, tag="release", tag_field="do"):
+    """For administrators: take a name from the client without credentials that has it. The next to open it gets it."""
 
     store: StoreId
     name: Name
@@ -189,6 +203,7 @@ class ListNames(Body, frozen=True, tag="names", tag_field="do"):
 
     store: StoreId
     after: str = ""  # "entity/name" of the last entry of the previous page
+    owner: Proof = ""  # of a client without credentials
 
 
 class CommitBatch(Body, frozen=True, tag="commit", tag_field="do"):
@@ -207,6 +222,7 @@ RequestToStore = (
     | AckPositions
     | CloseChannel
     | DropName
+    | ReleaseName
     | ListLogs
     | ListNames
     | CommitBatch
@@ -243,7 +259,7 @@ class ChannelOpened(Body, frozen=True):
 
 
 class RequestDone(Body, frozen=True):
-    """The answer to AckPositions (durable by then), CloseChannel, DropName and CommitBatch."""
+    """The answer to AckPositions (durable by then), CloseChannel, DropName, ReleaseName and CommitBatch."""
 
     before: Count = 0  # AckPositions: everything before this is acknowledged
     batch: Count = 0  # CommitBatch: this publisher's last visible batch …

@@ -9,6 +9,7 @@ Not here: starting and linking processes (../network_processes.py), stores (../.
 from __future__ import annotations
 
 from pathlib import Path
+from secrets import token_bytes
 from shutil import rmtree
 from time import monotonic
 
@@ -41,9 +42,10 @@ async def play_store(folder: Path, report: Report) -> None:
 async def _deliver(network: NetworkProcesses, report: Report) -> None:
     first, second, third, _ = network.brokers
     received: list[int] = []
+    secret = token_bytes()  # the demo leaves nothing in the user's state folder
     async with connect(second.url, name="shop", entity="", token="") as shop:
         async with connect(first.url, name=NAME, entity="", token="") as billing:
-            subscription = await billing.subscribe(TOPIC, durable=NAME)
+            subscription = await billing.subscribe(TOPIC, durable=NAME, secret=secret)
             await _publish(shop, range(BEFORE))
             await _take(subscription, received, BEFORE)
             await subscription.close()
@@ -54,7 +56,7 @@ async def _deliver(network: NetworkProcesses, report: Report) -> None:
         took = monotonic() - began
         print(f"   {first.name} was killed; meanwhile {AWAY} orders were acknowledged by the store in {took:.2f} s")
     async with connect(third.url, name=NAME, entity="", token="") as billing:
-        subscription = await billing.subscribe(TOPIC, durable=NAME)
+        subscription = await billing.subscribe(TOPIC, durable=NAME, secret=secret)
         began = monotonic()
         await _take(subscription, received, BEFORE + AWAY)
         caught_up = monotonic() - began

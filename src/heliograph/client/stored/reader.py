@@ -12,6 +12,7 @@ from heliograph.client.commands import EndReading, ReadStores, Request
 from heliograph.client.stored.inbox import ReaderInbox
 from heliograph.client.stored.reading import LogReading
 from heliograph.machine import Instant
+from heliograph.wire.name_proofs import proof_of
 from heliograph.wire.stores import WINDOW_MAX, OpenChannel
 
 
@@ -80,6 +81,10 @@ class StoreReader:
         """Where to begin at a store that does not know the name: a store found later is read from its beginning."""
         return "first" if self.is_durable and (reading.whole or not self.request) else self.command.start
 
+    def proof(self, store: str) -> str:
+        """What shows a store that the name is this client's; empty for a client with credentials."""
+        return proof_of(self.command.secret, store, self.command.name) if self.is_durable else ""
+
     def done_at(self, reading: LogReading) -> int:
         """The program has finished everything before this position of the store's log."""
         return reading.done if self.command.manual else self.inbox.done.get(reading.store.store, 0)
@@ -104,4 +109,6 @@ def open_channel(reader: StoreReader, reading: LogReading) -> OpenChannel:
         pace=command.pace,
         window=reader.window(),
         times=command.times,
+        proof=reader.proof(store),
+        owner=proof_of(command.secret, store) if command.name else "",
     )

@@ -310,7 +310,7 @@ class Readers:
 
         younger = reader.younger()
         for reading in younger:
-            drop = DropName(reading.store.store, reader.command.name)
+            drop = DropName(reading.store.store, reader.command.name, reader.proof(reading.store.store))
             self._calls.ask(drop, RequestDone, partial(dropped, reading), partial(self._not_opened, reader, reading))
         return bool(younger)
 

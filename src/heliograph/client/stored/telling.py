@@ -73,7 +73,7 @@ class Telling:
         done = reader.done_at(reading)
         if not reader.is_durable or reading.acknowledging or not reading.is_open or not reading.owes(done):
             return
-        spans = list(reading.spans)
+        spans, store = list(reading.spans), reading.store.store
 
         def answered(answer: Any, now: Instant) -> None:
             reading.acknowledge_ended(max(done, answer.before), spans)
@@ -82,11 +82,11 @@ class Telling:
 
         def failed(error: HeliographError, now: Instant) -> None:
             reading.acknowledge_failed()
-            if isinstance(error, RefusedError) and error.reason is Reason.NAME_UNKNOWN:
-                self._failed(reader, error)  # the durable subscription was dropped
+            if isinstance(error, RefusedError) and error.reason in (Reason.NAME_UNKNOWN, Reason.NAME_FOREIGN):
+                self._failed(reader, error)  # the durable subscription was dropped or released
             self._told(reader)
 
-        body = AckPositions(reading.store.store, reader.command.name, done, spans)
+        body = AckPositions(store, reader.command.name, done, spans, reader.proof(store))
         if self._calls.ask(body, RequestDone, answered, failed):
             reading.acknowledge_begun()
 

@@ -16,6 +16,7 @@ from heliograph.sim.storing.notebook import Notebook
 from heliograph.sim.storing.store_user import NS_PER_MS, StoreUser
 from heliograph.wire import stores as wire
 from heliograph.wire.frames import SCAN, Frame
+from heliograph.wire.name_proofs import proof_of
 from heliograph.wire.stores import Notice, StoredFlag
 
 FIND_NS = 3_000 * NS_PER_MS
@@ -98,6 +99,8 @@ class DurableReader(StoreUser):
             start=self._start if place.expected is None else "",
             position=place.expected,
             window=self._window,
+            proof=self._proof(place, self.name),
+            owner=self._proof(place),
         )
 
         def answered(answer: dict[str, Any] | None, now: Instant) -> None:
@@ -105,6 +108,9 @@ class DurableReader(StoreUser):
                 place.open(answer["position"])
 
         self.ask(request, answered, now)
+
+    def _proof(self, place: _Place, name: str = "") -> str:
+        return proof_of(self.secret, f"{place.store:016x}", name)
 
     def heard(self, frame: Frame, now: Instant) -> None:
         """Handle publications, or a notice about a reading."""
@@ -160,7 +166,9 @@ class DurableReader(StoreUser):
         for place in self._places.values():
             if place.is_open and place.expected is not None:
                 self._credit(place, False, now)
-                request = wire.AckPositions(f"{place.store:016x}", self.name, place.expected)
+                request = wire.AckPositions(
+                    f"{place.store:016x}", self.name, place.expected, proof=self._proof(place, self.name)
+                )
                 self.ask(request, lambda answer, now, place=place: self._acked(place, answer), now)  # type: ignore[misc]
 
     def _acked(self, place: _Place, answer: dict[str, Any] | None) -> None:

@@ -135,6 +135,7 @@ class ReadingProgram(StoreProgram):
                 start="first",
                 positions=positions,
                 window=self.plan.window,
+                secret=sha256(f"{self._world.seed}/{self.plan.name}/names".encode()).digest(),
             )
         )
 
