@@ -17,13 +17,13 @@ from collections.abc import Callable
 from hashlib import sha256
 from hmac import compare_digest
 from hmac import new as hmac
-from random import Random
 
 from heliograph.broker.routing.config import LinkConfig, NetworkConfig
 from heliograph.broker.routing.ports import END_TEXT_MAX, GONE, READY, LinkWriter, Neighbour, Port, describe_end
 from heliograph.broker.routing.seen import NS_PER_MS
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Dial, Instant, Outbox, Ticket, Timers
+from heliograph.model.chance import Seed, delays_of, nonces_of
 from heliograph.model.identity import Role, describe_network
 from heliograph.notes import DialFailed, NeighbourRelieved, NeighbourSuspected
 from heliograph.wire import bodies
@@ -73,7 +73,7 @@ class Peering:
         myself: Callable[[], LinkUp],
         neighbours: dict[int, Neighbour],
         is_full: Callable[[LinkUp, Instant], bool],
-        seed: int,
+        seed: Seed,
         links: LinkWriter,
         outbox: Outbox,
         timers: Timers,
@@ -85,9 +85,9 @@ class Peering:
     ) -> None:
         self._config = config
         self._myself = myself  # our own record, with an empty nonce
-        self._seed = seed.to_bytes(32, "little", signed=True)
-        self._nonces = 0
-        self._random = Random(seed)
+        self._nonces = nonces_of(seed, "links")
+        self._drawn = 0
+        self._random = delays_of(seed)
         self._links = links
         self._outbox = outbox
         self._timers = timers
@@ -298,8 +298,8 @@ class Peering:
         self._up(neighbour, now)
 
     def _nonce(self) -> str:
-        self._nonces += 1
-        return sha256(self._seed + self._nonces.to_bytes(8, "little")).digest()[:NONCE_BYTES].hex()
+        self._drawn += 1
+        return sha256(self._nonces + self._drawn.to_bytes(8, "little")).digest()[:NONCE_BYTES].hex()
 
     def _say(self, nonce: str, proof: str = "") -> LinkUp:
         me = self._myself()

@@ -37,6 +37,7 @@ from heliograph.machine import (
     Ticket,
     Timers,
 )
+from heliograph.model.chance import Seed, nonces_of, secret_of
 from heliograph.services.broker_session import BrokerSession
 from heliograph.wire import bodies
 from heliograph.wire.frames import Frame, ServiceFlag
@@ -53,15 +54,15 @@ _requests = msgspec.json.Decoder(dict[str, Any])
 class RightsKeeper:
     """A machine (machine.py): the service of one broker."""
 
-    def __init__(self, broker: str, *, seed: int, keyring: Keyring) -> None:
+    def __init__(self, broker: str, *, seed: Seed, keyring: Keyring) -> None:
         self._broker = broker
         self._outbox = Outbox()
         self._timers = Timers()
         self._clock = WallTime()
         self._statements = Statements(keyring)
         self._keyring = keyring
-        self._secret = sha256(f"{seed}/rights".encode()).digest()
-        self._possession = Possession(broker, self._secret, keyring)
+        self._secret = secret_of(seed, "rights")
+        self._possession = Possession(broker, nonces_of(seed, "rights"), keyring)
         self._session: BrokerSession | None = None
         self._counts: Counter[str] = Counter()
         self._news = RevocationNews(keyring, self._clock, self._timers, self._counts, self._possession.take)
