@@ -55,6 +55,7 @@ class PostgresVault:
         self._writer = token_hex(8)  # while the schema has this value, no other vault has written since we opened it
         self._commits = 0
         self._tables = Tables(self)
+        self.narrowed = False  # the server's own files are not our business
 
     # Opening and closing.
 

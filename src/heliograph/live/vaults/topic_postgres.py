@@ -67,6 +67,7 @@ class PostgresTopics:
         self._schema = f"heliograph_{repository.name}"
         self._connection: psycopg.Connection[Any] | None = None
         self._tables = TopicTables(self)
+        self.narrowed = False  # the server's own files are not our business
 
     def open(self) -> tuple[int, int]:
         """Create the schema if it does not exist, and lock it. Returns the numbers of topics and of those put aside."""
