@@ -21,6 +21,7 @@ from heliograph.errors import ProtocolError, Reason
 from heliograph.live.inputs import MachineInputs
 from heliograph.live.vaults.backend import VaultError
 from heliograph.machine import Ticket
+from heliograph.model.places import POSTGRES
 from heliograph.notes import VaultNarrowed, VaultRefused
 from heliograph.repository import (
     AskTopics,
@@ -36,7 +37,6 @@ from heliograph.repository import (
 JOBS_MAX = 4_096
 GROUP_MAX = 256  # changes in one transaction
 CLOSE_S = 10.0
-POSTGRES = ("postgresql://", "postgres://")
 
 
 class TopicBackend(Protocol):

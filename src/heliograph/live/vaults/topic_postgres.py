@@ -22,6 +22,7 @@ from heliograph.live.vaults.backend import VaultError
 from heliograph.live.vaults.topic_conditions import Clause
 from heliograph.live.vaults.topic_tables import Source, TopicTables
 from heliograph.matching.languages.literals import Needed
+from heliograph.model.places import without_password
 from heliograph.repository import AskTopics, FoundTopics, KeepTopics, KeptTopics, Repository
 
 CONNECT_S = 5
@@ -155,4 +156,5 @@ class PostgresTopics:
 
     def _told(self, error: psycopg.Error) -> VaultError:
         reason = next((reason for kind, reason in _REASONS if isinstance(error, kind)), Reason.VAULT_FAILED)
-        return VaultError(reason, f"schema {self._schema}: {str(error).splitlines()[0] if str(error) else error!r}")
+        said = without_password(str(error) or repr(error), self._place)
+        return VaultError(reason, f"schema {self._schema}: {said.splitlines()[0]}")
