@@ -21,6 +21,7 @@ from heliograph.discovery.brokers.services import DIRECTORY_SERVICE, RESPONDER_S
 from heliograph.discovery.resources.declaration import RESOURCES_SERVICE
 from heliograph.discovery.topics.services import RIGHTS_SERVICE, TOPIC_DIRECTORY_SERVICE
 from heliograph.machine import Machine, Socket
+from heliograph.model.chance import Seed
 from heliograph.repository import Repository
 from heliograph.services.admin import ADMIN_SERVICE
 from heliograph.services.declared import Configured, NoSettings, Service, Surroundings
@@ -77,7 +78,7 @@ class Node(Struct, frozen=True):
 def build(
     config: BrokerConfig,
     *,
-    seed: int,
+    seed: Seed,
     incarnation: int,
     services: Iterable[object] = (),
     keyring: Keyring | None = None,
@@ -98,7 +99,7 @@ def build(
     return _joined(config.name, broker, configured((NoSettings(), *services)), around)
 
 
-def build_alone(name: str, config: object, *, seed: int, keyring: Keyring | None = None, digest: bytes = b"") -> Node:
+def build_alone(name: str, config: object, *, seed: Seed, keyring: Keyring | None = None, digest: bytes = b"") -> Node:
     """A service in a process of its own."""
     around = Surroundings(broker=None, seed=seed, keyring=keyring, local_digest=digest)
     return _joined(name, None, configured((config,)), around)

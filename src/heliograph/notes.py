@@ -368,6 +368,17 @@ class VaultFound(Note, frozen=True, tag="vault_found"):
     vault: str
 
 
+class VaultNarrowed(Note, frozen=True, tag="vault_narrowed"):
+    """Others could read the files of a vault; from now on only their owner can."""
+
+    vault: str
+
+    @property
+    def level(self) -> str:
+        """It may have been read."""
+        return "warning"
+
+
 class StoreOpened(Note, frozen=True, tag="store_opened"):
     """A store has read its vault and serves its patterns."""
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from msgspec import Struct
 
@@ -45,7 +45,7 @@ class Vault:
     """The vault of a machine. A machine has at most one."""
 
     name: str  # letters, digits, "-" and "_", at most 40: a file or schema is named after it
-    place: str = ""  # a folder, or postgresql://…; the simulated world has its own places
+    place: str = field(default="", repr=False)  # a folder, or postgresql://…; the simulated world has its own places
     bytes_max: int | None = None  # on disk; beyond this the vault is full
 
     def __post_init__(self) -> None:

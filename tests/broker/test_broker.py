@@ -93,6 +93,21 @@ def test_the_same_session_on_a_new_link_takes_over() -> None:
     assert talk.hangups == {READER: Reason.TAKEN_OVER}
 
 
+@pytest.mark.req("O6")
+def test_a_hello_never_takes_over_the_session_of_a_service() -> None:
+    talk = a_talk()
+    talk.attach(50, Peer("pipe", "store"))
+    talk.say(50, talk.hello(50))
+    talk.attach(9)
+    talk.say(9, talk.hello(50))  # the peer has learned the service's secret
+
+    assert talk.heard[9].goodbye == "origin_foreign"
+    assert talk.hangups == {9: Reason.ORIGIN_FOREIGN}
+    talk.subscribe(50, "a")
+    talk.publish(PUBLISHER, "a", b"still heard")
+    assert talk.heard[50].payloads == [b"still heard"]
+
+
 def test_a_batch_is_delivered_as_one_delivery() -> None:
     talk = a_talk()
     talk.subscribe(READER, "a")
@@ -313,6 +328,22 @@ def test_a_token_is_checked_by_a_job_and_what_follows_waits_for_it() -> None:
     assert json.loads(talk.heard[1].answers[0].payload)["entity"] == "sensor-7"
     talk.join(2, entity="sensor-7", token=TOKEN)
     assert talk.heard[2].order == ["WELCOME"], "a token found right is not hashed again"
+
+
+@pytest.mark.req("O6")
+def test_a_proven_token_does_not_take_over_the_session_of_a_service_either() -> None:
+    """The service came while the token was checked."""
+    talk = Talk(TOKEN_CONFIG)
+    talk.attach(9)
+    talk.say(9, talk.hello(50, entity="sensor-7", token=TOKEN) + control(Kind.PING, 5))
+    talk.attach(50, Peer("pipe", "store"))
+    talk.say(50, talk.hello(50))
+    [(ticket, job)] = talk.jobs
+    talk.broker.done(ticket, job.run(), talk.now)
+    talk.take()
+
+    assert talk.heard[9].order == ["GOODBYE"]
+    assert talk.hangups == {9: Reason.ORIGIN_FOREIGN}
 
 
 def test_of_a_session_that_has_gone_few_gaps_are_remembered() -> None:

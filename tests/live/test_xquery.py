@@ -70,6 +70,37 @@ NOWHERE = {
 }
 
 
+STYLESHEET = (
+    "<xsl:stylesheet version='3.0' xmlns:xsl='http://www.w3.org/1999/XSL/Transform'>"
+    "<xsl:template match='/'><a>1</a></xsl:template></xsl:stylesheet>"
+)
+STYLED = f"(map{{'stylesheet-text': \"{STYLESHEET}\", 'source-node': document{{<x/>}}}})?output = '1'"
+TRANSFORMS = {
+    "by its name": f"transform{STYLED}",
+    "with a prefix": f"fn:transform{STYLED}",
+    "with another prefix": f"declare namespace f='http://www.w3.org/2005/xpath-functions'; f:transform{STYLED}",
+    "with its namespace": f"Q{{http://www.w3.org/2005/xpath-functions}}transform{STYLED}",
+    "with a comment in between": f"transform (: it :) {STYLED}",
+    "as a function item": f"let $f := transform#1 return $f{STYLED}",
+    "by a name that is computed": f"function-lookup(xs:QName(concat('fn:trans', 'form')), 1){STYLED}",
+    "in a module": "exists(load-xquery-module('http://127.0.0.1:1/'))",
+}
+
+
+@pytest.mark.req("O6")
+@pytest.mark.parametrize("query", TRANSFORMS.values(), ids=TRANSFORMS.keys())
+def test_a_query_cannot_run_a_stylesheet(process: QueryProcess, query: str) -> None:
+    sifted = sift(process, query)
+    assert sifted.numbers == ()
+    assert "is not available" in sifted.problem
+
+
+def test_an_element_or_text_may_be_called_like_a_refused_function(process: QueryProcess) -> None:
+    documents = (b"<a transform='1'><transform>function-lookup</transform></a>",)
+    query = "/a/transform = 'function-lookup' and /a/@transform = 1 and exists(//my-transform) = false()"
+    assert sift(process, query, documents) == Sifted((0,))
+
+
 @pytest.mark.req("O6")
 @pytest.mark.parametrize("query", NOWHERE.values(), ids=NOWHERE.keys())
 def test_a_query_reaches_nothing_outside(process: QueryProcess, query: str) -> None:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import Any
 
 from heliograph.errors import Reason, UsageError
 from heliograph.machine import Address, Effects, Instant, LinkId, Machine, Outbox, Peer, SocketName, Ticket
+from heliograph.model.chance import Seed, secret_of
 from heliograph.model.publication import Publication
 from heliograph.model.settings import Problem, check, setting
 from heliograph.services.broker_session import BrokerSession
@@ -53,9 +53,9 @@ class ReloadGreeter:
 class Greeter:
     """Its machine."""
 
-    def __init__(self, config: GreeterConfig, seed: int) -> None:
+    def __init__(self, config: GreeterConfig, seed: Seed) -> None:
         self._config = config
-        self._secret = sha256(f"{seed}/greeter".encode()).digest()
+        self._secret = secret_of(seed, "greeter")
         self._outbox = Outbox()
         self._session: BrokerSession | None = None
         self._heard: list[str] = []

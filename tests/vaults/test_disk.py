@@ -15,7 +15,8 @@ from heliograph.errors import Reason
 from heliograph.live import disk as module
 from heliograph.live.loop import Driver
 from heliograph.live.vaults.backend import VaultError
-from heliograph.notes import Note, VaultFound, VaultRefused
+from heliograph.live.vaults.sqlite import SqliteVault
+from heliograph.notes import Note, VaultFound, VaultNarrowed, VaultRefused
 from heliograph.vault import (
     Append,
     Change,
@@ -77,6 +78,7 @@ class Slow:
         self.refuse: list[Reason | None] = []  # one per group
         self.refuse_open: list[Reason] = []  # one per attempt
         self.closed = 0
+        self.narrowed = False
 
     def open(self) -> int:
         if self.refuse_open:
@@ -225,6 +227,22 @@ def test_when_a_commit_fails_so_do_those_asked_for_before_the_machine_knew(run: 
         assert machine.told == [VaultOpened("v", 0)]
 
     run(main())
+
+
+@pytest.mark.req("O6")
+def test_a_vault_that_others_could_read_is_noted(run: Any, tmp_path: Path) -> None:
+    before = SqliteVault(Vault(name="v", place=str(tmp_path)))
+    before.open()
+    before.close()
+    before.path.chmod(0o640)
+    notes: list[Note] = []
+
+    async def main() -> None:
+        async with keeping(Keeper(), Vault(name="v", place=str(tmp_path)), notes):
+            pass
+
+    run(main())
+    assert notes == [VaultNarrowed("v")]
 
 
 def test_a_lost_vault_is_told_and_opened_again(run: Any, slow: Slow) -> None:

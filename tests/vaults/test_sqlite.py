@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sqlite3
+import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from random import Random
 
@@ -24,6 +27,8 @@ from heliograph.live.vaults.sqlite import (
     SqliteVault,
 )
 from heliograph.live.vaults.tables import VERSION
+from heliograph.live.vaults.topic_sqlite import SqliteTopics
+from heliograph.repository import Repository
 from heliograph.vault import Append, Damage, Put, Read, ReadKeys, Run, RunsRead, TailDamage, Trim, Vault
 
 
@@ -32,6 +37,14 @@ def vault(tmp_path: Path) -> Iterator[SqliteVault]:
     backend = SqliteVault(Vault(name="v", place=str(tmp_path)))
     yield backend
     backend.close()
+
+
+def a_vault(folder: Path) -> SqliteVault:
+    return SqliteVault(Vault(name="v", place=str(folder)))
+
+
+def a_repository(folder: Path) -> SqliteTopics:
+    return SqliteTopics(Repository(name="t", place=str(folder)))
 
 
 def refusal(backend: SqliteVault) -> tuple[Reason, str]:
@@ -140,10 +153,81 @@ def test_what_cannot_be_written_to_is_refused(file_mode: int | None, folder_mode
             backend.open()
             backend.close()
             backend.path.chmod(file_mode)
+            if os.geteuid() == 0:
+                os.chown(backend.path, 65534, 65534)
         folder.chmod(folder_mode)
         done = subprocess.run([sys.executable, "-c", READ_ONLY, name], capture_output=True, text=True, check=False)
         folder.chmod(0o755)
     assert done.stdout.strip() == expected, done.stderr
+
+
+def modes_of(folder: Path) -> dict[str, int]:
+    return {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
+
+
+@pytest.mark.req("O6")
+@pytest.mark.parametrize("make", [a_vault, a_repository])
+def test_others_cannot_read_the_files_also_in_a_folder_that_they_can_read(
+    tmp_path: Path, make: Callable[[Path], SqliteVault | SqliteTopics]
+) -> None:
+    tmp_path.chmod(0o755)
+    backend = make(tmp_path)
+    before = os.umask(0)
+    try:
+        backend.open()
+    finally:
+        os.umask(before)
+    backend.query("CREATE TABLE more (column)")  # now the write-ahead log has something in it
+
+    modes = modes_of(tmp_path)
+    assert len(modes) >= 2
+    assert set(modes.values()) == {0o600}
+    assert not backend.narrowed
+    backend.close()
+
+
+@pytest.mark.req("O6")
+@pytest.mark.parametrize("make", [a_vault, a_repository])
+def test_files_that_others_could_read_are_made_private_when_they_are_opened(
+    tmp_path: Path, make: Callable[[Path], SqliteVault | SqliteTopics]
+) -> None:
+    first = make(tmp_path)
+    first.open()
+    first.close()
+    first.path.chmod(0o644)
+    wal = first.path.with_name(first.path.name + "-wal")
+    wal.touch(0o644)
+    wal.chmod(0o644)
+
+    again = make(tmp_path)
+    again.open()
+    assert again.narrowed
+    assert set(modes_of(tmp_path).values()) == {0o600}
+    again.close()
+
+
+@pytest.mark.req("O6")
+def test_a_vault_that_others_can_read_and_that_belongs_to_another_user_is_refused(vault: SqliteVault) -> None:
+    vault.open()
+    vault.close()
+    if os.geteuid() != 0:
+        pytest.skip("only root can make a file of another user")
+    with tempfile.TemporaryDirectory(prefix="heliograph-vault-") as name:
+        Path(name).chmod(0o777)
+        path = Path(shutil.copy(vault.path, name))
+        path.chmod(0o666)
+        done = subprocess.run([sys.executable, "-c", READ_ONLY, name], capture_output=True, text=True, check=False)
+        assert done.stdout.strip() == "vault_read_only", done.stderr
+        assert stat.S_IMODE(path.stat().st_mode) == 0o666
+
+
+@pytest.mark.req("O6")
+def test_a_database_of_another_program_keeps_its_mode(vault: SqliteVault) -> None:
+    with closing(sqlite3.connect(vault.path)) as file:
+        file.execute("CREATE TABLE theirs (column)")
+    vault.path.chmod(0o644)
+    assert refusal(vault)[0] is Reason.VAULT_FOREIGN
+    assert stat.S_IMODE(vault.path.stat().st_mode) == 0o644
 
 
 @pytest.mark.req("O6")

@@ -21,7 +21,7 @@ from heliograph.wire.frames import Frame, Kind, control
 pytestmark = pytest.mark.req("N18")
 
 LINK_UP = network.LinkUp([1], 5, "b5", "main", 9, "0a0b")
-LINKED = network.LinkUp([1], 6, "b6", "main", 8, "0c0d", "ee")
+LINKED = network.LinkUp([1], 6, "b6", "main", 8, "0c0d")
 LINK_NAMED = network.LinkUp([1], 5, "b5", "main", 9, "0a0b", network="plant")
 MEMBER = network.Member(5, "b5", "main", 3, 0, 9, 2, {6: 100}, "heliograph://127.0.0.1:4717", {6: 8})
 GATEWAY = network.Gateway(5, "b5", "main", 6, 9, 4, {7: 1100}, {6: 96})
@@ -49,7 +49,7 @@ GOLDEN: dict[str, tuple[Kind, str, Any, Any]] = {
     ),
     "LINKED": (
         Kind.LINKED,
-        '{"versions":[1],"broker":6,"name":"b6","cluster":"main","incarnation":8,"nonce":"0c0d","proof":"ee"}',
+        '{"versions":[1],"broker":6,"name":"b6","cluster":"main","incarnation":8,"nonce":"0c0d"}',
         LINKED,
         network.decode_link_up,
     ),

@@ -56,6 +56,7 @@ from heliograph.machine import (
     Timers,
     TurnedAway,
 )
+from heliograph.model.chance import Seed
 from heliograph.notes import LinkAttached, LinkDetached, PeerRefused, SettingsReloaded
 from heliograph.wire.frames import Frame, Kind
 
@@ -66,7 +67,7 @@ OTHERS_KNOWN_MAX = 16  # addresses over which an overloaded broker spreads its c
 class Broker:
     """A machine (machine.py) that routes publications between its links."""
 
-    def __init__(self, config: BrokerConfig, *, seed: int, incarnation: int) -> None:
+    def __init__(self, config: BrokerConfig, *, seed: Seed, incarnation: int) -> None:
         self._config = self._started = config
         self._now: Instant = 0
         outbox = self._outbox = Outbox()

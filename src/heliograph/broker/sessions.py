@@ -37,6 +37,7 @@ CLAIMS_MAX = 16  # tokens being checked: two workers take 0.8 s, on a busy compu
 CLAIMS_PER_SOURCE_MAX = 8  # the other half is for other sources: wrong tokens cost an attacker nothing
 LOOKS_MAX = 64  # links examined for one newcomer while the broker is full
 NOBODY = "none"  # the proof of peers that showed no credential
+OF_SERVICE = "this is the session of a service of this broker"
 PATIENCE_PARTS = 4  # of the handshake time: after one part, a peer loses its place to others if all are taken
 STORE_SERVICE = "store"  # the service whose pipe has the role store
 SILENCES_MAX = 3  # keep-alive intervals without a byte before a link counts as dead
@@ -235,12 +236,16 @@ class Sessions:
         self._outbox.holds.append((link.id, False))
         link.wait_for(0)
         self._welcome(link, hello, claim.identity, now)
-        return link
+        return link if link.state == READY else None
 
     def _welcome(self, link: Link, hello: bodies.Hello, identity: Identity, now: Instant) -> None:
         limits = self._config.limits
         origin = origin_of(bytes.fromhex(hello.secret))
         older = self._by_origin.get(origin)
+        if older is not None and older.is_pipe and not link.is_pipe:  # whatever secret the peer may have learned
+            self._outbox.note(PeerRefused(link.id, Reason.ORIGIN_FOREIGN, OF_SERVICE))
+            self._links.hang_up(link, Reason.ORIGIN_FOREIGN, OF_SERVICE)
+            return
         if older is not None:
             self._links.hang_up(older, Reason.TAKEN_OVER, "the same session came on another link")
         self._by_origin[origin] = link

@@ -16,6 +16,7 @@ from typing import Any
 from heliograph.broker.config import TimeConfig
 from heliograph.broker.routing.seen import NS_PER_MS
 from heliograph.machine import Instant, Outbox, SocketOpened, Timers
+from heliograph.model.chance import Seed
 from heliograph.notes import ReferenceChanged
 from heliograph.timekeeping.clock import Reference
 from heliograph.timekeeping.keeper import Keeper
@@ -35,7 +36,7 @@ class Timing:
         incarnation: int,
         config: TimeConfig,
         heartbeat_ms: int,
-        seed: int,
+        seed: Seed,
         outbox: Outbox,
         timers: Timers,
     ) -> None:

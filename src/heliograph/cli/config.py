@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from heliograph.cli.shape import examples, fail, group
+from heliograph.cli.shape import examples, fail, group, say
 from heliograph.errors import UsageError
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ def check(
     config: Chosen = None,
 ) -> None:
     """Check settings; every problem is listed."""
+    from heliograph.config.load import exposed_passwords
     from heliograph.live.tls import TlsFiles, check_files
 
     if file is not None and config is not None:
@@ -57,6 +58,9 @@ def check(
     problems = check_files(TlsFiles.named_in(settings.tls) or TlsFiles())
     if problems:
         fail("\n".join(problems))
+    if exposed := exposed_passwords(settings):
+        run = f"run: chmod 600 {settings.file}"
+        say(f"warning: {settings.file}: others can read it, and {' and '.join(exposed)} has a password; {run}")
     given = sum(origin.source != "default" for origin in settings.origins)
     print(f"{settings.file or 'no settings file'}: good ({given} of {len(settings.origins)} keys set)")
 
@@ -71,12 +75,12 @@ def show(config: Chosen = None, as_json: AsJson = False) -> None:
         import json
 
         values = {
-            each.key: {"value": each.value, "source": each.source, "typed": each.typed} for each in settings.origins
+            each.key: {"value": each.shown, "source": each.source, "typed": each.typed} for each in settings.origins
         }
         print(json.dumps({"file": str(settings.file) if settings.file else None, "values": values}))
         return
     print(f"# {settings.file or 'no settings file'}")
-    rows = [(f"{each.key} = {_toml(each.value)}", each) for each in settings.origins]
+    rows = [(f"{each.key} = {_toml(each.shown)}", each) for each in settings.origins]
     width = min(60, max(len(text) for text, _ in rows))
     for text, each in rows:
         source = f"{each.source} {each.typed}" if each.source in ("environment", "option") else each.source

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from heliograph.errors import UsageError
+
 if TYPE_CHECKING:
     from heliograph.config.sources import Option
 
@@ -43,6 +45,15 @@ def identity_settings(certificate: Path | None, key: Path | None, authority: Pat
 def log_settings(level: str | None, format: str | None) -> tuple[Given, ...]:
     """The settings of a node's log."""
     return (("log.level", level, "--log-level"), ("log.format", format, "--log-format"))
+
+
+def refuse_password(place: str, typed: str) -> None:
+    """UsageError if the place that this option names contains a password."""
+    from heliograph.model.places import ELSEWHERE, has_password, masked
+
+    if has_password(place):
+        said = "all users of this machine can see a password in an argument"
+        raise UsageError(f"{typed} = {masked(place)!r}: {said}; {ELSEWHERE}, or in the variable PGPASSWORD")
 
 
 def options_of(given: Iterable[Given]) -> list[Option]:

@@ -28,6 +28,7 @@ from heliograph.cli.node_options import (
     Tokens,
     identity_settings,
     log_settings,
+    refuse_password,
 )
 from heliograph.cli.shape import examples, fail, group, say
 from heliograph.cli.tables import show as show_table
@@ -210,9 +211,11 @@ def compact(name: StoreName, place: Place = PLACE) -> None:
 
 def _vault(name: str, place: str) -> Backend:
     """The opened vault of a store; it must exist."""
-    from heliograph.live.vaults.choice import POSTGRES, make_backend
+    from heliograph.live.vaults.choice import make_backend
+    from heliograph.model.places import POSTGRES
     from heliograph.vault import NAME, Vault
 
+    refuse_password(place, "--place")
     if not NAME.fullmatch(name):
         raise UsageError(f"{name!r} is not the name of a store: letters, digits, - and _, at most 40")
     if not place.startswith(POSTGRES) and not list(Path(place).glob(f"{name}.*")):

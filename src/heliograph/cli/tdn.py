@@ -27,6 +27,7 @@ from heliograph.cli.node_options import (
     identity_settings,
     log_settings,
     options_of,
+    refuse_password,
 )
 from heliograph.cli.shape import FAILED, examples, group, say
 from heliograph.cli.tables import show
@@ -126,6 +127,7 @@ def verify(
     """Check every topic of a directory that is stopped: the file, checksums and both signatures."""
     from heliograph.live.topic_check import check_repository
 
+    refuse_password(place, "--place")
     checked, problems = check_repository(place, authority.read_bytes())
     for problem in problems:
         print(problem)

@@ -31,6 +31,7 @@ from heliograph.client.discover import Discover
 from heliograph.config.sections import KEYS, LISTS, SECTIONS, keys_of
 from heliograph.config.sources import Draft, Given, Option, listener_path
 from heliograph.errors import ConfigError, UnreadableError
+from heliograph.model.places import masked
 from heliograph.model.settings import Problem, composed, wrong
 from heliograph.node import SERVICES
 from heliograph.observe.log import LogConfig
@@ -56,6 +57,12 @@ class Origin:
     value: Any
     source: str  # "default", "file", "environment" or "option"
     typed: str = ""  # what the user typed; empty for a default
+
+    @property
+    def shown(self) -> Any:
+        """The value without passwords."""
+        known = KEYS.get(self.key)
+        return masked(self.value) if known is not None and known.setting.is_place else self.value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +172,13 @@ def with_files(settings: Settings) -> Settings:
         for each in settings.services
     )
     return replace(settings, broker=broker, services=services)
+
+
+def exposed_passwords(settings: Settings) -> list[str]:
+    """The keys whose values have a password, if they are in a settings file that other users can read."""
+    if settings.file is None or not settings.file.stat().st_mode & _OTHERS:
+        return []
+    return [each.key for each in settings.origins if each.source == "file" and each.shown != each.value]
 
 
 def _composed(draft: Draft, file: Path | None) -> Settings:

@@ -16,6 +16,7 @@ from msgspec import Struct, field
 
 from heliograph.config.sections import KEYS, LISTS, PREFIX, SECTIONS, Key, keys_of
 from heliograph.model.identity import entity_is_valid
+from heliograph.model.places import ELSEWHERE, has_password, masked
 from heliograph.model.spelling import nearest
 
 # Variables of commands, which are not settings.
@@ -191,6 +192,12 @@ class Draft(Struct):
         return self.listeners[number]
 
     def _put(self, into: dict[str, Given], name: str, key: Key, text: str, source: str, typed: str) -> None:
+        if source == "option" and key.setting.is_place and has_password(text):
+            self.problems.append(
+                f"{typed} = {shown(masked(text))}: all users of this machine can see a password in an argument; "
+                f"{ELSEWHERE}, or set {key.path} in the settings file, or {key.in_environment}"
+            )
+            return
         value = _from_text(key, text)
         fault = _fault(key, value)
         if fault is None:

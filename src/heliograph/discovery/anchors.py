@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from hashlib import sha256
 
 from heliograph.errors import Reason
 from heliograph.machine import Address, Dial, Instant, LinkId, Outbox, Peer, Ticket, Timers
+from heliograph.model.chance import Seed, secret_of
 from heliograph.model.identity import Role
 from heliograph.model.publication import Publication
 from heliograph.services.broker_session import BrokerSession
@@ -43,12 +43,12 @@ class AnchorSettings:
 class Anchors:
     """The broker links of one directory, and the pipe where it is part of a node."""
 
-    def __init__(self, settings: AnchorSettings, seed: int, outbox: Outbox, timers: Timers, heard: Heard) -> None:
+    def __init__(self, settings: AnchorSettings, seed: Seed, outbox: Outbox, timers: Timers, heard: Heard) -> None:
         self._settings = settings
         self._outbox = outbox
         self._timers = timers
         self._heard = heard
-        self._secret = f"{seed}/directory".encode()
+        self._seed = seed
         self._wanted = list(settings.brokers)  # those that the settings name, then learned ones
         self._dials: dict[Ticket, Address] = {}
         self._links: dict[Address, LinkId] = {}
@@ -111,7 +111,7 @@ class Anchors:
         address = self._dials.pop(peer.ticket, None) if peer.ticket is not None else None
         if not pipe and address is None:
             return False
-        secret = sha256(self._secret + b"%d" % link).digest()
+        secret = secret_of(self._seed, f"directory{link}")
         session = self._sessions[link] = BrokerSession(link, self._outbox, secret)
         self._heard_at[link] = now
         if address is not None:

@@ -9,9 +9,9 @@ Not here: what is refused without a cookie (responder.py, directory.py).
 from __future__ import annotations
 
 import hmac
-from hashlib import sha256
 
 from heliograph.machine import Address, Instant
+from heliograph.model.chance import Seed, secret_of
 
 COOKIE_BYTES = 16
 PERIOD_NS = 60_000_000_000  # a cookie is valid for one to two periods
@@ -22,8 +22,8 @@ class Cookies:
 
     __slots__ = ("_secret",)
 
-    def __init__(self, seed: int, purpose: str) -> None:
-        self._secret = sha256(f"{seed}/cookie/{purpose}".encode()).digest()
+    def __init__(self, seed: Seed, purpose: str) -> None:
+        self._secret = secret_of(seed, f"cookie/{purpose}")
 
     def of(self, source: Address, now: Instant) -> bytes:
         """The cookie that this source must present."""

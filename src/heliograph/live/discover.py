@@ -9,7 +9,6 @@ Not here: the search (discovery/brokers/search.py), connecting (live/connect.py)
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import Sequence
 from dataclasses import replace
 from time import monotonic
@@ -21,6 +20,7 @@ from heliograph.discovery.brokers.result import SearchResult
 from heliograph.discovery.brokers.search import BrokerSearch
 from heliograph.errors import NotConnectedError, Reason
 from heliograph.live import remembered_file
+from heliograph.live.chance import system_seed
 from heliograph.live.environment import local_broker, local_directory, network_from
 from heliograph.live.environment import options_from as options_from
 from heliograph.live.lone import run_alone
@@ -74,7 +74,7 @@ async def _look(options: Discover, config: DiscoveryConfig, keyring: Keyring | N
     asked = (*options.bdns, *options.bdn_links, *options.brokers, group, *network)
     file = remembered_file.file_for(asked) if options.remember else None
     known = () if file is None else remembered_file.read(file, config.remembered_s_max)
-    search = BrokerSearch(config, seed=secrets.randbits(64), remembered=known, keyring=keyring)
+    search = BrokerSearch(config, seed=system_seed(), remembered=known, keyring=keyring)
     refused: list[Note] = []
 
     def heard(_: str, note: Note) -> None:

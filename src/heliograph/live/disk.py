@@ -25,7 +25,7 @@ from heliograph.live.inputs import MachineInputs
 from heliograph.live.vaults.backend import Backend, VaultError
 from heliograph.live.vaults.choice import make_backend
 from heliograph.machine import Ticket
-from heliograph.notes import VaultFound, VaultRefused
+from heliograph.notes import VaultFound, VaultNarrowed, VaultRefused
 from heliograph.vault import Change, Committed, Query, Vault, VaultFailed, VaultOpened, size_of
 
 COMMITS_MAX = 65_536  # waiting; the machines' own windows are smaller
@@ -249,6 +249,8 @@ class VaultThread:
                 self._call(self._answer, [], VaultFailed(name, error.reason, error.problem), False)
             return
         self._backend, self._refused = backend, None
+        if backend.narrowed:
+            self._call(self._runner.note, VaultNarrowed(name))
         self._break(Reason.VAULT_FAILED)  # commits asked for before the machine knew that the vault is open
         self._call(self._answer, [], VaultOpened(name, size, damaged), True)
 

@@ -23,6 +23,7 @@ from heliograph.client.config import parse_target
 from heliograph.discovery.brokers.config import DiscoveryConfig, written
 from heliograph.discovery.brokers.result import Finding, SearchResult
 from heliograph.discovery.brokers.search import BrokerSearch
+from heliograph.live.chance import system_seed
 from heliograph.live.lone import run_alone
 from heliograph.live.loop import Driver
 from heliograph.live.resolver import in_number
@@ -110,7 +111,7 @@ class Joining:
     async def _search(self) -> SearchResult:
         found = [address for name in self._named if (address := await in_number(name)) is not None]
         config = replace(self._config, directories=(*self._config.directories, *map(written, found)))
-        search = BrokerSearch(config, seed=secrets.randbits(64), keyring=self._keyring)
+        search = BrokerSearch(config, seed=system_seed(), keyring=self._keyring)
         await run_alone(search, BrokerSearch.sockets(config, self._host, config.multicast.interface or self._host))
         assert search.result is not None  # a search stops when it has a result
         return search.result

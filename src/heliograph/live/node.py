@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import secrets
 import signal
 import socket
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -32,6 +31,7 @@ from heliograph.discovery.topics.config import RightsConfig
 from heliograph.errors import ConfigError, HeliographError
 from heliograph.live import process_memory
 from heliograph.live.beside import in_numbers, joining, named
+from heliograph.live.chance import system_seed
 from heliograph.live.clock import process_age_ms
 from heliograph.live.descriptors import links_max, raise_limit
 from heliograph.live.directories import look_up
@@ -91,7 +91,7 @@ async def run_broker(
     certificates = Certificates(settings, broker.listeners)
     node = build(
         broker,
-        seed=secrets.randbits(64),
+        seed=system_seed(),
         incarnation=time_ns() // 1_000_000,
         services=in_numbers(_possible(settings, certificates)),
         keyring=certificates.keyring,
@@ -115,7 +115,7 @@ async def run_alone(
     node = build_alone(
         name,
         settings.of(kind),
-        seed=secrets.randbits(64),
+        seed=system_seed(),
         keyring=certificates.keyring,
         digest=token.digest,
     )

@@ -22,7 +22,8 @@ from heliograph.errors import ProtocolError, Reason
 from heliograph.live.inputs import MachineInputs
 from heliograph.live.vaults.backend import VaultError
 from heliograph.machine import Ticket
-from heliograph.notes import VaultRefused
+from heliograph.model.places import POSTGRES
+from heliograph.notes import VaultNarrowed, VaultRefused
 from heliograph.repository import (
     AskTopics,
     FoundTopics,
@@ -37,11 +38,12 @@ from heliograph.repository import (
 JOBS_MAX = 4_096
 GROUP_MAX = 256  # changes in one transaction
 CLOSE_S = 10.0
-POSTGRES = ("postgresql://", "postgres://")
 
 
 class TopicBackend(Protocol):
     """One repository, used by one thread. Every method may raise VaultError."""
+
+    narrowed: bool  # others could read it until it was opened
 
     def open(self) -> tuple[int, int]:
         """Returns how many topics it has, and how many were put aside."""
@@ -163,6 +165,8 @@ class RepositoryThread:
         try:
             backend = make_topic_backend(self._repository)
             outcome: RepositoryOpened | RepositoryFailed = RepositoryOpened(*backend.open())
+            if backend.narrowed:
+                self._call(self._runner.note, VaultNarrowed(self._repository.name))
         except VaultError as error:
             outcome, backend = RepositoryFailed(error.reason, error.problem), None
         self._call(self._opened.set_result, outcome)

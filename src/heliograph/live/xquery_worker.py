@@ -8,6 +8,10 @@ Not here: starting and killing this process (xquery.py). Nothing of Heliograph i
 The process has no environment, an empty working folder, no protocols, no external functions, and limits on memory, CPU
 time and files. One run tests many documents: the query becomes the body of a loop over them. That is sound because the
 query was first compiled by itself. A query with a prolog is split after one of its last semicolons.
+
+Saxon cannot be told to leave single functions out, so a query that names ``transform``, which would run XSLT, is
+refused before it is compiled. Names cannot be written in another way in XQuery; only ``function-lookup`` and
+``load-xquery-module`` find functions by a name that is computed, so they are refused too.
 """
 
 from __future__ import annotations
@@ -32,6 +36,7 @@ _FEATURE = "http://saxon.sf.net/feature/"
 _BASE = "heliograph:query"  # instead of the working folder
 _XML_DECLARATION = re.compile(r"\A\s*<\?xml\s[^>]*\?>")
 _STATIC = re.compile(r"\bX[PQ]ST\d{4}\b")
+_REFUSED = re.compile(r"(?<![\w.-])(transform|function-lookup|load-xquery-module)\s*[(#]")  # "(" begins comments too
 _LOOP = (
     "string-join(for $heliograph in /b/d return if (try { boolean(document { $heliograph/node() } ! (\n",
     "\n)) } catch * { false() }) then $heliograph/@n else (), ' ')",
@@ -67,6 +72,8 @@ class Sieve:
         """The query as a loop over documents. QueryError if it is not a valid query by itself."""
         if self._last[0] == query:
             return self._last[1]
+        if named := _REFUSED.search(query):
+            raise QueryError(f"the function {named[1]} is not available")
         try:
             self._run(query, self._nothing)
         except self._error as error:

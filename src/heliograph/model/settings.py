@@ -63,6 +63,7 @@ class Setting:
     choices: tuple[str, ...]
     reloads: bool  # False: a new value takes effect after a restart
     is_file: bool  # the path of a file that must exist
+    is_place: bool  # a folder or the URL of a database (places.py), whose password is never shown
 
     @property
     def allowed_text(self) -> str:
@@ -100,6 +101,7 @@ def setting(
     choices: tuple[str, ...] = (),
     reloads: bool = True,
     is_file: bool = False,
+    is_place: bool = False,
 ) -> Any:
     """A field of a config dataclass that is a key of the settings file. ``MISSING`` as default: it must be given."""
     known = Setting(
@@ -111,8 +113,9 @@ def setting(
         choices=choices,
         reloads=reloads,
         is_file=is_file,
+        is_place=is_place,
     )
-    return field(default=default, metadata={_SETTING: known})
+    return field(default=default, metadata={_SETTING: known}, repr=not is_place)
 
 
 def same_as(config: type, name: str) -> Any:

@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from heliograph.broker.config import BrokerConfig, ListenerConfig
 from heliograph.machine import Address, Machine, Socket, SocketName
+from heliograph.model.chance import Seed
 from heliograph.model.settings import Problem
 from heliograph.repository import Repository
 from heliograph.trust.config import TlsConfig
@@ -54,7 +55,7 @@ class Surroundings(Struct, frozen=True, kw_only=True):
     """What a service may know of its node when it is built."""
 
     broker: BrokerConfig | None  # None: the service has its own process
-    seed: int
+    seed: Seed
     incarnation: int = 0
     keyring: Keyring | None = None
     local_digest: bytes = b""  # SHA-256 of the token that this machine's administrator presents

@@ -13,7 +13,6 @@ compute rates from their differences.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import Any
 
 import msgspec
@@ -21,6 +20,7 @@ from msgspec import Struct
 
 from heliograph.errors import Reason, UsageError
 from heliograph.machine import Address, Effects, Instant, LinkId, Machine, Outbox, Peer, SocketName, Ticket, Timers
+from heliograph.model.chance import Seed, secret_of
 from heliograph.model.settings import Problem, check, setting
 from heliograph.services.broker_session import BrokerSession
 from heliograph.services.declared import Service, Surroundings
@@ -66,10 +66,10 @@ def topic_of(broker: str, about: str) -> bytes:
 class Monitor:
     """A machine at the end of a pipe that asks its broker, and publishes the answers."""
 
-    def __init__(self, config: MonitorConfig, broker: str, *, seed: int, incarnation: int) -> None:
+    def __init__(self, config: MonitorConfig, broker: str, *, seed: Seed, incarnation: int) -> None:
         self._config = config
         self._broker = broker
-        self._secret = sha256(f"{seed}/{incarnation}/{broker}/monitor".encode()).digest()
+        self._secret = secret_of(seed, f"{incarnation}/{broker}/monitor")
         self._outbox = Outbox()
         self._timers = Timers()
         self._session: BrokerSession | None = None

@@ -32,6 +32,7 @@ class StoreConfig:
         "where its vault is; empty: the folder heliograph-stores in the current one",
         allowed="a folder, or postgresql://…",
         reloads=False,
+        is_place=True,
     )
     bytes_max: int = setting(
         0, "bytes on disk; beyond it publishers wait until something is forgotten; 0: no limit", least=0, reloads=False

@@ -11,13 +11,13 @@ It is idle until the first request: in a network without stores it has nothing t
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from typing import Any
 
 import msgspec
 
 from heliograph.errors import ProtocolError, Reason, UsageError
 from heliograph.machine import Address, Effects, Instant, LinkId, Outbox, Peer, SocketName, Ticket, Timers
+from heliograph.model.chance import Seed, secret_of
 from heliograph.model.publication import Publication
 from heliograph.services.broker_session import BrokerSession
 from heliograph.stores.known import KnownStores
@@ -49,10 +49,10 @@ class _Open:
 class StoresDesk:
     """A machine at the end of a pipe."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: Seed) -> None:
         self._outbox = Outbox()
         self._timers = Timers()
-        self._secret = sha256(b"%d/stores" % seed).digest()
+        self._secret = secret_of(seed, "stores")
         self._session: BrokerSession | None = None
         self._known = KnownStores()
         self._awake_at: Instant | None = None

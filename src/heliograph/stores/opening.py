@@ -9,7 +9,6 @@ Not here: the names (names.py), the log (tail.py), publishers, which are read wh
 from __future__ import annotations
 
 from collections.abc import Callable
-from hashlib import sha256
 
 from heliograph.errors import Reason
 from heliograph.machine import Instant, Timers
@@ -34,7 +33,7 @@ class Opening:
         names: Names,
         batches: Batches,
         tail: Tail,
-        draw: Callable[[Instant], str],
+        draw: Callable[[Instant], bytes],
         opened: Callable[[int, Instant], None],
     ) -> None:
         self._vault = vault
@@ -61,7 +60,7 @@ class Opening:
         if value is not None and len(value) == 8:
             self._read_keys(int.from_bytes(value, "little"), PREFIX, None)
             return
-        drawn = sha256(self._draw(now).encode()).digest()[:8]
+        drawn = self._draw(now)[:8]
 
         def made(_: Committed, now: Instant) -> None:
             self._read_keys(int.from_bytes(drawn, "little"), PREFIX, None)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from heliograph.machine import Machine
+from heliograph.model.places import masked
 from heliograph.services.declared import NoSettings, Opened, Service, Surroundings
 from heliograph.stores.config import STORE, StoreConfig
 from heliograph.vault import Vault
@@ -54,7 +55,7 @@ class StoreService(Service[StoreConfig]):
     def describe(self, config: StoreConfig, opened: Opened) -> str:
         """What it serves."""
         fast = ", UNSAFE: acknowledges before the data is on disk" if config.unsafe_ack else ""
-        where = config.place.partition("@")[2] or config.place or PLACE
+        where = masked(config.place) or PLACE
         return f"store {config.name} for {', '.join(config.patterns)} in {where}{fast}"
 
 

@@ -10,11 +10,11 @@ Not here: the parts: intake (publications in), channels (readings out), names (d
 from __future__ import annotations
 
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import Any
 
 from heliograph.errors import ProtocolError, Reason, UsageError
 from heliograph.machine import Address, Effects, Instant, LinkId, Outbox, Peer, SocketName, Ticket, Timers
+from heliograph.model.chance import Seed, nonces_of, secret_of
 from heliograph.model.publication import Publication
 from heliograph.notes import RecordsDamaged, StoreFailed, StoreOpened
 from heliograph.services.broker_session import BrokerSession
@@ -54,9 +54,9 @@ class WithdrawStore:
 class Store:
     """A machine (machine.py) that keeps publications."""
 
-    def __init__(self, config: StoreConfig, *, seed: int, incarnation: int) -> None:
+    def __init__(self, config: StoreConfig, *, seed: Seed, incarnation: int) -> None:
         self._config = config
-        self._secret = sha256(f"{seed}/{incarnation}/store session".encode()).digest()
+        self._secret = secret_of(seed, f"{incarnation}/store session")
         self._outbox = Outbox()
         self._timers = Timers()
         self._session: BrokerSession | None = None
@@ -118,7 +118,7 @@ class Store:
             self._names,
             self._batches,
             self._tail,
-            lambda now: f"{seed}/{incarnation}/{self._wall(now)} store id",
+            lambda now: nonces_of(seed, f"{incarnation}/{self._wall(now)} store id"),
             self._opened,
         )
 

@@ -13,10 +13,11 @@ three or more servers, none is trusted alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from random import Random
+from hashlib import sha256
 from struct import Struct
 
 from heliograph.machine import Address, Instant, Outbox, SocketName
+from heliograph.model.chance import Seed, delays_of, nonces_of
 from heliograph.timekeeping.clock import DRIFT_PPM, ERROR_NS_MAX, PPM, Sample
 
 SOCKET: SocketName = "time"
@@ -53,10 +54,12 @@ class Server:
 class Servers:
     """The configured NTP servers."""
 
-    def __init__(self, addresses: Sequence[Address], poll_ns: int, seed: int, outbox: Outbox) -> None:
+    def __init__(self, addresses: Sequence[Address], poll_ns: int, seed: Seed, outbox: Outbox) -> None:
         self._servers = [Server(address) for address in addresses]
         self._poll_ns = poll_ns
-        self._random = Random(seed)
+        self._nonces = nonces_of(seed, "time")
+        self._drawn = 0
+        self._random = delays_of(seed)
         self._outbox = outbox
         self._asked = 0
 
@@ -65,7 +68,7 @@ class Servers:
         willing = [server for server in self._servers if not server.denied]
         for server in willing:
             if self._asked < BURST or self._asked % server.slower == 0:
-                server.nonce = self._random.getrandbits(64)
+                server.nonce = self._nonce()
                 server.asked_at = now
                 data = PACKET.pack(QUESTION, 0, 0, 0, 0, 0, b"", 0, 0, 0, server.nonce)
                 self._outbox.datagrams.append((SOCKET, server.address, data))
@@ -73,6 +76,10 @@ class Servers:
         if not willing:
             return None
         return now + (BURST_NS if self._asked < BURST else int(self._poll_ns * (0.9 + 0.2 * self._random.random())))
+
+    def _nonce(self) -> int:
+        self._drawn += 1
+        return int.from_bytes(sha256(self._nonces + self._drawn.to_bytes(8, "little")).digest()[:8], "little")
 
     def receive(self, data: bytes, now: Instant) -> Sample | None:
         """A sample that can be trusted; None for everything else that may arrive at a socket."""

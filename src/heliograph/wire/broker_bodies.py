@@ -139,12 +139,11 @@ class LinkUp(Body, frozen=True):
     ]  # empty: not in a cluster yet
     incarnation: Age
     nonce: str  # hex, fresh for this link
-    proof: str = ""  # in the answer, with a network key: proves that the answering broker has it
     network: Network = ""  # the network's name; brokers of different networks do not link
 
 
 class Proof(Body, frozen=True):
-    """The dialling broker's proof that it has the network key."""
+    """Proof that a broker has the network key: of the one that dialled, and then of the other."""
 
     proof: str
 

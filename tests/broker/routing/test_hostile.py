@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hmac
 import json
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -55,6 +57,53 @@ def test_a_proof_that_is_no_hexadecimal_text_is_a_wrong_one() -> None:
     mesh["a"].say(5, control(Kind.LINK, 0, json.dumps(LINK).encode()))
     mesh["a"].say(5, control(Kind.PROOF, 0, '{"proof":"é"}'.encode()))
     assert mesh["a"].hangups[5] is Reason.CREDENTIAL_WRONG
+
+
+@pytest.mark.req("N18")
+def test_who_dials_gets_no_hmac_before_it_has_shown_its_own() -> None:
+    mesh = Mesh({"a": []})
+    mesh["a"].attach(5)
+    mesh["a"].say(5, control(Kind.LINK, 0, json.dumps(LINK).encode()))
+    [linked] = mesh["a"].heard[5].answers
+    assert linked.kind == Kind.LINKED
+    assert "proof" not in json.loads(linked.payload)
+
+    mesh["a"].say(5, control(Kind.PROOF, 0, b'{"proof":"00"}'))
+    assert mesh["a"].heard[5].order == ["LINKED", "GOODBYE"]
+    assert mesh["a"].hangups[5] is Reason.CREDENTIAL_WRONG
+
+
+@pytest.mark.req("N18")
+def test_who_has_shown_the_key_gets_the_other_proof_first() -> None:
+    hostile = Hostile(Mesh({"a": []}), "a")
+    assert hostile.heard.order[:2] == ["LINKED", "PROOF"]
+    nonce = json.loads(hostile.heard.answers[0].payload)["nonce"]
+    wanted = hmac.new(KEY, f"heliograph link listener {'00' * 16} {nonce}".encode(), sha256).hexdigest()
+    assert json.loads(hostile.heard.answers[1].payload) == {"proof": wanted}
+
+
+@pytest.mark.req("N18")
+@pytest.mark.parametrize("how", ["none", "wrong", "reflected", "listener again"])
+def test_a_broker_that_we_dialled_is_no_neighbour_before_it_has_shown_the_key(how: str) -> None:
+    talk = Talk(BrokerConfig(name="b", network=NetworkConfig(key=KEY, links=(LinkConfig(host="x"),))))
+    talk.broker.clock(0, 0)
+    [(ticket, _)] = talk.broker.take().dials
+    talk.attach(7, Peer("tcp", "127.0.0.1:7", None, None, ticket))
+    linked = control(Kind.LINKED, 0, json.dumps(LINK).encode())
+    talk.say(7, linked)
+    assert talk.heard[7].order == ["LINK", "PROOF"]
+    assert talk.broker.report("map")["neighbours"] == []
+
+    answers = {
+        "none": control(Kind.PING, 1),
+        "wrong": control(Kind.PROOF, 0, b'{"proof":"00"}'),
+        "reflected": control(Kind.PROOF, 0, talk.heard[7].answers[1].payload),
+        "listener again": linked,
+    }
+    talk.say(7, answers[how])
+    assert talk.broker.report("map")["neighbours"] == []
+    wrong = Reason.CREDENTIAL_WRONG if how in ("wrong", "reflected") else Reason.KIND_UNEXPECTED
+    assert talk.hangups[7] is wrong
 
 
 def test_who_is_dialled_as_a_broker_does_not_become_a_client_past_the_listeners_rules() -> None:

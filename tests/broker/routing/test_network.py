@@ -228,7 +228,7 @@ def test_a_broker_with_another_key_is_refused() -> None:
     mesh["z"].take()
     mesh.run()
     assert mesh.report("a", "map")["neighbours"] == []
-    assert mesh.report("z", "overview")["refused"].get("credential_wrong") == 1
+    assert mesh.report("a", "overview")["refused"].get("credential_wrong") == 1
 
 
 @pytest.mark.req("N18", "O2")

@@ -8,7 +8,9 @@ Not here: what neighbours tell each other (routing.py), clients' handshakes (bro
 Paper: [grid] §1.2, links and brokers that failed or are failure-suspected.
 
 A broker proves itself by a certificate with the role broker, or by the network key: each side answers the other's nonce
-with an HMAC, so the key itself never travels. Only then are hop prefixes, maps and interests read from it (N18).
+with an HMAC, so the key itself never travels. Only then are hop prefixes, maps and interests read from it (N18). The
+broker that dials shows its HMAC first: otherwise every stranger who dials would get one, and could test guesses of the
+key against it.
 """
 
 from __future__ import annotations
@@ -17,13 +19,13 @@ from collections.abc import Callable
 from hashlib import sha256
 from hmac import compare_digest
 from hmac import new as hmac
-from random import Random
 
 from heliograph.broker.routing.config import LinkConfig, NetworkConfig
 from heliograph.broker.routing.ports import END_TEXT_MAX, GONE, READY, LinkWriter, Neighbour, Port, describe_end
 from heliograph.broker.routing.seen import NS_PER_MS
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Dial, Instant, Outbox, Ticket, Timers
+from heliograph.model.chance import Seed, delays_of, nonces_of
 from heliograph.model.identity import Role, describe_network
 from heliograph.notes import DialFailed, NeighbourRelieved, NeighbourSuspected
 from heliograph.wire import bodies
@@ -55,13 +57,19 @@ class Aim:
 class Greeting:
     """A handshake between brokers that is under way on a link."""
 
-    __slots__ = ("aim", "asked_at", "nonce", "other")
+    __slots__ = ("aim", "asked_at", "nonce", "other", "took_ns")
 
     def __init__(self, nonce: str, aim: Aim | None, now: Instant) -> None:
         self.nonce = nonce
         self.asked_at = now
         self.aim = aim
         self.other: LinkUp | None = None
+        self.took_ns: int | None = None  # until the other answered; None: what comes next is the answer
+
+    def answered(self, other: LinkUp, now: Instant) -> None:
+        """The broker that we dialled told its record."""
+        self.other = other
+        self.took_ns = now - self.asked_at
 
 
 class Peering:
@@ -73,7 +81,7 @@ class Peering:
         myself: Callable[[], LinkUp],
         neighbours: dict[int, Neighbour],
         is_full: Callable[[LinkUp, Instant], bool],
-        seed: int,
+        seed: Seed,
         links: LinkWriter,
         outbox: Outbox,
         timers: Timers,
@@ -85,9 +93,9 @@ class Peering:
     ) -> None:
         self._config = config
         self._myself = myself  # our own record, with an empty nonce
-        self._seed = seed.to_bytes(32, "little", signed=True)
-        self._nonces = 0
-        self._random = Random(seed)
+        self._nonces = nonces_of(seed, "links")
+        self._drawn = 0
+        self._random = delays_of(seed)
         self._links = links
         self._outbox = outbox
         self._timers = timers
@@ -201,32 +209,30 @@ class Peering:
         self._check(other, now)
         greeting = self._greetings[link] = Greeting(self._nonce(), None, now)
         greeting.other = other
-        if _is_certified(link):
-            self._links.put(link, control(Kind.LINKED, 0, encode(self._say(greeting.nonce))))
-            self._rise(link, other, False, now)
-        elif self._config.key:
-            proof = self._proof("listener", other.nonce, greeting.nonce)
-            self._links.put(link, control(Kind.LINKED, 0, encode(self._say(greeting.nonce, proof))))
-        else:
+        certified = _is_certified(link)
+        if not certified and not self._config.key:
             raise ProtocolError(
                 Reason.ROLE_MISSING, "a broker must show a certificate with the role broker, or a network key"
             )
+        self._links.put(link, control(Kind.LINKED, 0, encode(self._say(greeting.nonce))))
+        if certified:
+            self._rise(link, other, False, now)
 
     def receive_linked(self, link: Port, frame: Frame, now: Instant) -> None:
         """The answer of a broker that we dialled."""
         greeting = self._greetings.get(link)
         if greeting is None or greeting.aim is None or greeting.other is not None:
             raise ProtocolError(Reason.KIND_UNEXPECTED, "LINKED answers a LINK")
-        other = greeting.other = decode_link_up(frame.payload)
+        other = decode_link_up(frame.payload)
+        greeting.answered(other, now)
         self._check(other, now)
         greeting.aim.broker = other.broker
-        if not _is_certified(link):
-            wanted = self._proof("listener", greeting.nonce, other.nonce)
-            if not self._config.key or not _is_equal(wanted, other.proof):
-                raise ProtocolError(Reason.CREDENTIAL_WRONG, "the other broker does not have our network key")
-            proof = self._proof("dialler", greeting.nonce, other.nonce)
-            self._links.put(link, control(Kind.PROOF, 0, encode(Proof(proof))))
-        self._rise(link, other, True, now)
+        if _is_certified(link):
+            self._rise(link, other, True, now)
+        elif self._config.key:
+            self._links.put(link, _frame_of(self._proof("dialler", greeting.nonce, other.nonce)))
+        else:
+            raise ProtocolError(Reason.CREDENTIAL_WRONG, "the other broker shows no certificate, and we have no key")
 
     def receive_goodbye(self, link: Port, frame: Frame, now: Instant) -> None:
         """The broker that we dialled refuses this link. The reason is reported once the link has ended."""
@@ -239,14 +245,18 @@ class Peering:
         self._links.hang_up(link, Reason.GOODBYE)
 
     def receive_proof(self, link: Port, frame: Frame, now: Instant) -> None:
-        """The dialling broker's proof."""
+        """The other broker's proof: first that of the dialling broker, then, as the answer, that of the other."""
         greeting = self._greetings.get(link)
-        if greeting is None or greeting.aim is not None or greeting.other is None or link.state == READY:
+        if greeting is None or greeting.other is None or link.state == READY:
             raise ProtocolError(Reason.KIND_UNEXPECTED, "PROOF follows LINKED only, and no session")
-        wanted = self._proof("dialler", greeting.other.nonce, greeting.nonce)
-        if not _is_equal(wanted, decode_proof(frame.payload).proof):
+        dialled, other = greeting.aim is not None, greeting.other
+        nonces = (greeting.nonce, other.nonce) if dialled else (other.nonce, greeting.nonce)
+        wanted = self._proof("listener" if dialled else "dialler", *nonces)
+        if not self._config.key or not _is_equal(wanted, decode_proof(frame.payload).proof):
             raise ProtocolError(Reason.CREDENTIAL_WRONG, "the other broker does not have our network key")
-        self._rise(link, greeting.other, False, now)
+        if not dialled:
+            self._links.put(link, _frame_of(self._proof("listener", *nonces)))
+        self._rise(link, other, dialled, now)
 
     def _check(self, other: LinkUp, now: Instant) -> None:
         if VERSION not in other.versions:
@@ -286,8 +296,9 @@ class Peering:
             self._links.hang_up(known.link, Reason.TAKEN_OVER, "a newer link between these brokers")
         greeting = self._greetings.pop(link)
         neighbour = Neighbour(link, other.broker, other.name, other.cluster, other.incarnation, dialled)
-        if now > greeting.asked_at:  # the answer to our greeting gives a round-trip time before the first pong
-            self._measure(neighbour, now - greeting.asked_at)
+        took_ns = now - greeting.asked_at if greeting.took_ns is None else greeting.took_ns
+        if took_ns > 0:  # the answer to our greeting gives a round-trip time before the first pong
+            self._measure(neighbour, took_ns)
             neighbour.tell_cost()
         link.rise(neighbour)
         self._timers.cancel(("handshake", link.id))
@@ -298,12 +309,12 @@ class Peering:
         self._up(neighbour, now)
 
     def _nonce(self) -> str:
-        self._nonces += 1
-        return sha256(self._seed + self._nonces.to_bytes(8, "little")).digest()[:NONCE_BYTES].hex()
+        self._drawn += 1
+        return sha256(self._nonces + self._drawn.to_bytes(8, "little")).digest()[:NONCE_BYTES].hex()
 
-    def _say(self, nonce: str, proof: str = "") -> LinkUp:
+    def _say(self, nonce: str) -> LinkUp:
         me = self._myself()
-        return LinkUp(me.versions, me.broker, me.name, me.cluster, me.incarnation, nonce, proof, me.network)
+        return LinkUp(me.versions, me.broker, me.name, me.cluster, me.incarnation, nonce, me.network)
 
     def _proof(self, side: str, dialler_nonce: str, listener_nonce: str) -> str:
         message = f"heliograph link {side} {dialler_nonce} {listener_nonce}".encode()
@@ -399,6 +410,10 @@ class Peering:
             else {"address": aim.config.address, "state": DIALLING, "broker": "", "reason": aim.reason}
             for aim in self._aims.values()
         ]
+
+
+def _frame_of(proof: str) -> bytes:
+    return control(Kind.PROOF, 0, encode(Proof(proof)))
 
 
 def _is_equal(wanted: str, proof: str) -> bool:

@@ -8,12 +8,12 @@ Not here: the search (discovery/brokers/search.py), the network (network_scene.p
 
 from __future__ import annotations
 
-import secrets
 from typing import TYPE_CHECKING
 
 from heliograph.cli.demo.report import Report
 from heliograph.discovery.brokers.config import DiscoveryConfig, MulticastConfig
 from heliograph.discovery.brokers.search import BrokerSearch
+from heliograph.live.chance import system_seed
 from heliograph.live.lone import run_alone
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ async def _search(network: NetworkProcesses) -> SearchResult:
         multicast=MulticastConfig(enabled=False),
         cpu_permille_max=1_000,  # all of them are on this computer, so its load says nothing
     )
-    search = BrokerSearch(config, seed=secrets.randbits(64))
+    search = BrokerSearch(config, seed=system_seed())
     await run_alone(search, BrokerSearch.sockets(config, "127.0.0.1", "127.0.0.1"))
     assert search.result is not None
     return search.result

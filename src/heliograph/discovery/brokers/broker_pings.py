@@ -18,6 +18,7 @@ from heliograph.discovery.brokers.messages import Landmarks, Ping, Pong
 from heliograph.discovery.cookies import Cookies
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Address, Instant
+from heliograph.model.chance import Seed
 
 NS_PER_MS = 1_000_000
 NS_PER_S = 1_000_000_000
@@ -29,7 +30,7 @@ AGAIN_MAX = 16  # … this many times; then the address counts as unproven, and 
 class BrokerPings:
     """The pings of one directory."""
 
-    def __init__(self, config: DirectoryConfig, seed: int, known: KnownBrokers, output: DirectoryOutput) -> None:
+    def __init__(self, config: DirectoryConfig, seed: Seed, known: KnownBrokers, output: DirectoryOutput) -> None:
         self._config = config
         self._cookies = Cookies(seed, "ping")
         self._known = known

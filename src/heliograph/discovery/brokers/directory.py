@@ -66,6 +66,7 @@ from heliograph.machine import (
     Timers,
     TurnedAway,
 )
+from heliograph.model.chance import Seed
 from heliograph.model.identity import Role
 from heliograph.model.publication import Publication
 from heliograph.notes import DirectoryReloaded, PeerRefused
@@ -89,7 +90,7 @@ class ReloadDirectory:
 class Directory:
     """A machine with a datagram socket, a listener and, optionally, links to brokers."""
 
-    def __init__(self, config: DirectoryConfig, *, seed: int, keyring: Keyring | None = None) -> None:
+    def __init__(self, config: DirectoryConfig, *, seed: Seed, keyring: Keyring | None = None) -> None:
         self._config = self._started_with = config
         self._outbox = Outbox()
         self._timers = Timers()

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace as replace_body
@@ -67,6 +66,7 @@ from heliograph.machine import (
     Ticket,
     Timers,
 )
+from heliograph.model.chance import Seed, nonces_of, secret_of
 from heliograph.model.publication import Publication
 from heliograph.services.broker_session import BrokerSession
 from heliograph.wire.frames import Frame
@@ -87,7 +87,7 @@ class Responder:
         config: ResponderConfig,
         broker: str,
         *,
-        seed: int,
+        seed: Seed,
         incarnation: int,
         keyring: Keyring | None = None,
         monitored: bool = False,
@@ -98,7 +98,7 @@ class Responder:
         self._outbox = Outbox()
         self._timers = Timers()
         self._counts: Counter[str] = Counter()
-        self._secret = sha256(f"{seed}/{incarnation}/responder".encode()).digest()
+        self._secret = secret_of(seed, f"{incarnation}/responder")
         self._cookies = Cookies(seed, "requester")
         self._directory_cookies = Cookies(seed, "directory")
         self._buckets = Buckets(config.rate_per_s, config.burst, config.sources_max)
@@ -108,7 +108,7 @@ class Responder:
         self._status = BrokerStatus()
         self._advertiser = Advertiser(config, broker, incarnation)
         links = [address for text in config.directory_links if (address := address_of(text)) is not None]
-        self._surveyor = Surveyor(self._secret, self._timers, self._send, self._surveyed)
+        self._surveyor = Surveyor(nonces_of(seed, f"{incarnation}/responder"), self._timers, self._send, self._surveyed)
         self._uplinks = Uplinks(links, self._outbox, self._timers, self._heard_from_directory)
         self._session: BrokerSession | None = None
         self._port = 0  # of our datagram socket; 0: not open

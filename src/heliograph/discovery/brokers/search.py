@@ -63,6 +63,7 @@ from heliograph.machine import (
     Ticket,
     Timers,
 )
+from heliograph.model.chance import Seed, nonces_of
 from heliograph.wire.frames import Frame
 
 if TYPE_CHECKING:  # cryptography is slow to load, and only nodes with certificates need it
@@ -87,7 +88,7 @@ class BrokerSearch:
         self,
         config: DiscoveryConfig,
         *,
-        seed: int,
+        seed: Seed,
         remembered: tuple[Remembered, ...] = (),
         keyring: Keyring | None = None,
         sealed: bool = False,
@@ -100,8 +101,8 @@ class BrokerSearch:
         """
         self._config = config
         self._directory_chain = directory_chain
-        self._secret = sha256(f"{seed}/finder".encode()).digest()
-        self._id = sha256(b"id" + self._secret).digest()[:16]
+        self._nonces = nonces_of(seed, "finder")
+        self._id = sha256(b"id" + self._nonces).digest()[:16]
         self._signing = Signing(keyring, required=True)
         self._parties = AskedParties(config, remembered)
         self._restraint = Restraint()
@@ -119,10 +120,10 @@ class BrokerSearch:
         ask_for_chain = self._requests.ask_for_chain
         self._answers = Answers(self._id, config, self._signing, self._parties, self._log.counts, ask_for_chain)
         candidates = self._candidates = self._answers.candidates
-        measuring = self._measuring = Measuring(self._secret, self._timers, self._sending.send, self._measured)
+        measuring = self._measuring = Measuring(self._nonces, self._timers, self._sending.send, self._measured)
         self._landmark_round = LandmarkRound(config, candidates, measuring, self._timers, self._ask_one, self._ask_all)
         self._choice = BrokerChoice(
-            *(config, self._secret, self._answers, self._parties, self._requests, self._landmark_round),
+            *(config, self._nonces, self._answers, self._parties, self._requests, self._landmark_round),
             *(self._sending, self._restraint, self._timers, self._clock, self._log),
             ask_all=self._ask_all,
             start_over=self._start_over,
@@ -172,7 +173,7 @@ class BrokerSearch:
             return
         for ask in self._parties.widen():
             self._restraint.prove(ask.address)
-            nonce = sha256(self._secret + b"ask" + written(ask.address).encode()).digest()
+            nonce = sha256(self._nonces + b"ask" + written(ask.address).encode()).digest()
             ask.introduced(nonce[:COOKIE_BYTES])
             self._ask(ask, now)
         if self._parties.more:

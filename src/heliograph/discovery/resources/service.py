@@ -32,6 +32,7 @@ from heliograph.discovery.resources.table import HostingBroker, TableDifference
 from heliograph.discovery.resources.watchers import Watchers
 from heliograph.errors import Reason, UsageError
 from heliograph.machine import Address, Effects, Instant, LinkId, Outbox, Peer, SocketName, Ticket, Timers
+from heliograph.model.chance import Seed, secret_of
 from heliograph.model.publication import Publication
 from heliograph.services.broker_session import BrokerSession
 from heliograph.wire.bodies import Welcome
@@ -52,11 +53,11 @@ class ResourceService:
     It has 36 methods because the contract of machines and of attending services takes twenty-one of them.
     """
 
-    def __init__(self, config: ResourcesConfig, *, seed: int, incarnation: int) -> None:
+    def __init__(self, config: ResourcesConfig, *, seed: Seed, incarnation: int) -> None:
         self._config = config
         self._outbox = Outbox()
         self._timers = Timers()
-        self._secret = sha256(f"{seed}/{incarnation}/resources".encode()).digest()
+        self._secret = secret_of(seed, f"{incarnation}/resources")
         self._session: BrokerSession | None = None
         self._now: Instant = 0
         self._ahead_ns = 0  # network time less our own

@@ -53,6 +53,7 @@ class TopicDirectoryConfig:
         "where topics are kept: a folder for SQLite, or postgresql://user@host/database",
         allowed="a path, or a PostgreSQL address",
         reloads=False,
+        is_place=True,
     )
     creates: bool = setting(True, "sign new topics; without it the directory only stores and finds them")
     institutions: tuple[str, ...] = setting((), "store only topics of these institutions", allowed=_TEXTS)

@@ -63,6 +63,7 @@ from heliograph.machine import (
     Timers,
     TurnedAway,
 )
+from heliograph.model.chance import Seed
 from heliograph.model.publication import Publication
 from heliograph.notes import PeerRefused, TopicDirectoryOpened, TopicsOutdated
 from heliograph.repository import KeepTopics, KeptTopics, RepositoryFailed, RepositoryOpened
@@ -93,7 +94,7 @@ class ReloadTopicDirectory:
 class TopicDirectory:
     """A machine (machine.py): one topic directory."""
 
-    def __init__(self, config: TopicDirectoryConfig, *, seed: int, keyring: Keyring) -> None:
+    def __init__(self, config: TopicDirectoryConfig, *, seed: Seed, keyring: Keyring) -> None:
         assert keyring.own is not None
         self._config = self._started = config
         self._outbox = Outbox()

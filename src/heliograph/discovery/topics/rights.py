@@ -49,6 +49,7 @@ from heliograph.machine import (
     Ticket,
     Timers,
 )
+from heliograph.model.chance import Seed, nonces_of, secret_of
 from heliograph.model.identity import Role
 from heliograph.services.broker_session import BrokerSession
 from heliograph.wire.frames import Frame
@@ -65,16 +66,16 @@ PIPE = "pipe"  # the proof of a service of the same node
 class RightsKeeper:
     """A machine (machine.py): the service of one broker."""
 
-    def __init__(self, broker: str, *, seed: int, keyring: Keyring) -> None:
+    def __init__(self, broker: str, *, seed: Seed, keyring: Keyring) -> None:
         self._broker = broker
         self._outbox = Outbox()
         self._timers = Timers()
         self._clock = WallTime()
         self._statements = Statements(keyring)
         self._keyring = keyring
-        self._secret = sha256(f"{seed}/rights".encode()).digest()
-        self._since = sha256(self._secret + b"since").hexdigest()[:16]  # of this start: numbers of notices begin anew
-        self._possession = Possession(broker, self._secret, keyring)
+        self._secret = secret_of(seed, "rights")
+        self._since = nonces_of(seed, "rights since").hex()[:16]  # of this start: numbers of notices begin anew
+        self._possession = Possession(broker, nonces_of(seed, "rights"), keyring)
         self._session: BrokerSession | None = None
         self._counts: Counter[str] = Counter()
         self._news = RevocationNews(self._statements, self._clock, self._timers, self._counts, self._possession.take)

@@ -15,6 +15,7 @@ from heliograph.broker.config import BrokerConfig, ListenerConfig
 from heliograph.discovery.topics.config import TDN, RightsConfig, TopicDirectoryConfig
 from heliograph.machine import Machine
 from heliograph.model.hosts import is_loopback
+from heliograph.model.places import masked
 from heliograph.model.settings import Problem
 from heliograph.repository import Repository
 from heliograph.services.declared import Opened, Service, Surroundings
@@ -71,7 +72,7 @@ class TopicDirectoryService(Service[TopicDirectoryConfig]):
     def describe(self, config: TopicDirectoryConfig, opened: Opened) -> str:
         """Where topics are kept, and where its administrator can ask."""
         reach = "this machine only" if is_loopback(config.host) else "the network"
-        return f"topic directory: topics in {config.place}, questions on {config.host}:{config.port} ({reach})"
+        return f"topic directory: topics in {masked(config.place)}, questions on {config.host}:{config.port} ({reach})"
 
 
 class RightsService(Service[RightsConfig]):

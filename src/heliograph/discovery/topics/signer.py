@@ -19,6 +19,7 @@ from heliograph.discovery.topics.messages import Create, Created, Renew
 from heliograph.discovery.topics.policy import TopicPolicy
 from heliograph.discovery.topics.statements import NS_PER_MS, Statement, Statements
 from heliograph.errors import ProtocolError
+from heliograph.model.chance import Seed, secret_of
 
 if TYPE_CHECKING:
     from heliograph.trust.chains import Holder
@@ -28,7 +29,7 @@ class TopicSigner:
     """Signs as one directory."""
 
     def __init__(
-        self, config: TopicDirectoryConfig, directory: str, seed: int, statements: Statements, policy: TopicPolicy
+        self, config: TopicDirectoryConfig, directory: str, seed: Seed, statements: Statements, policy: TopicPolicy
     ) -> None:
         own = statements.keyring.own
         assert own is not None
@@ -37,7 +38,7 @@ class TopicSigner:
         self._statements = statements
         self._policy = policy
         self._chain = own.chain
-        self._secret = sha256(f"{seed}/topics".encode() + own.chain_hash).digest()
+        self._secret = sha256(secret_of(seed, "topics") + own.chain_hash).digest()
         self._drawn = 0
 
     def reload(self, config: TopicDirectoryConfig) -> None:

@@ -32,6 +32,8 @@ class VaultError(HeliographError):
 class Backend(Protocol):
     """One vault, used by one thread. Every method may raise VaultError; the vault may then be opened again."""
 
+    narrowed: bool  # others could read it until it was opened
+
     def open(self) -> int:
         """Create it if it does not exist, and lock it; returns its bytes on disk."""
         ...

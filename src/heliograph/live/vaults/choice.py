@@ -12,9 +12,8 @@ from __future__ import annotations
 
 from heliograph.errors import Reason
 from heliograph.live.vaults.backend import Backend, VaultError
+from heliograph.model.places import POSTGRES
 from heliograph.vault import Vault
-
-POSTGRES = ("postgresql://", "postgres://")
 
 
 def make_backend(vault: Vault) -> Backend:

@@ -23,6 +23,7 @@ from psycopg import errors, sql
 from heliograph.errors import Reason
 from heliograph.live.vaults.backend import VaultError
 from heliograph.live.vaults.tables import TABLES, VERSION, Tables
+from heliograph.model.places import without_password
 from heliograph.vault import Change, Committed, Found, Query, TailDamage, Vault
 
 CONNECT_S = 5  # for each attempt
@@ -55,6 +56,7 @@ class PostgresVault:
         self._writer = token_hex(8)  # while the schema has this value, no other vault has written since we opened it
         self._commits = 0
         self._tables = Tables(self)
+        self.narrowed = False  # the server's own files are not our business
 
     # Opening and closing.
 
@@ -225,7 +227,8 @@ class PostgresVault:
             raise self._told(error) from None
 
     def _told(self, error: psycopg.Error) -> VaultError:
-        problem = f"schema {self._schema}: {str(error).strip() or type(error).__name__}"
+        said = without_password(str(error).strip(), self._place)
+        problem = f"schema {self._schema}: {said or type(error).__name__}"
         for kind, reason in _REASONS:
             if isinstance(error, kind):
                 return VaultError(reason, problem)

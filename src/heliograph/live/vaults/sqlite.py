@@ -24,6 +24,7 @@ from typing import Any
 
 from heliograph.errors import Reason
 from heliograph.live.vaults.backend import VaultError
+from heliograph.live.vaults.private import create_private, narrow
 from heliograph.live.vaults.tables import TABLES, VERSION, Tables
 from heliograph.vault import Change, Committed, Found, Query, TailDamage, Vault, size_of
 
@@ -66,13 +67,14 @@ class SqliteVault:
         self._written = 0  # bytes since the last checkpoint, about
         self._last_written = 0  # of these, by the last commit
         self._has_room = False  # the write-ahead log was lengthened, or cannot be
+        self.narrowed = False
 
     # Opening and closing.
 
     def open(self) -> int:
         """Create the file if it does not exist, and lock it."""
         self.close()
-        self._make_folder()
+        self._make_place()
         try:
             self._connection = sqlite3.connect(self.path, timeout=LOCK_S, isolation_level=None)
         except sqlite3.Error as error:
@@ -80,14 +82,16 @@ class SqliteVault:
         self._connection.text_factory = bytes  # we store no text, and damaged text may not be UTF-8
         try:
             self._prepare()
+            self.narrowed = narrow(self.path)  # only now: the file might have been another program's
         except VaultError:
             self.close()
             raise
         return int(self._pragma("page_count")) * int(self._pragma("page_size"))
 
-    def _make_folder(self) -> None:
+    def _make_place(self) -> None:
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            create_private(self.path)
         except PermissionError as error:
             raise VaultError(Reason.VAULT_READ_ONLY, str(error)) from None
         except OSError as error:

@@ -22,6 +22,7 @@ from heliograph.live.vaults.backend import VaultError
 from heliograph.live.vaults.topic_conditions import Clause
 from heliograph.live.vaults.topic_tables import Source, TopicTables
 from heliograph.matching.languages.literals import Needed
+from heliograph.model.places import without_password
 from heliograph.repository import AskTopics, FoundTopics, KeepTopics, KeptTopics, Repository
 
 CONNECT_S = 5
@@ -71,6 +72,7 @@ class PostgresTopics:
         self._schema = f"heliograph_{repository.name}"
         self._connection: psycopg.Connection[Any] | None = None
         self._tables = TopicTables(self)
+        self.narrowed = False  # the server's own files are not our business
 
     def open(self) -> tuple[int, int]:
         """Create the schema if it does not exist, and lock it. Returns the numbers of topics and of those put aside."""
@@ -158,5 +160,6 @@ class PostgresTopics:
 
     def _told(self, error: psycopg.Error) -> VaultError:
         reason = next((reason for kind, reason in _REASONS if isinstance(error, kind)), Reason.VAULT_FAILED)
-        problem = f"schema {self._schema}: {str(error).splitlines()[0] if str(error) else error!r}"
+        said = without_password(str(error) or repr(error), self._place)
+        problem = f"schema {self._schema}: {said.splitlines()[0]}"
         return VaultError(reason, problem, is_content=isinstance(error, _OF_CONTENT))

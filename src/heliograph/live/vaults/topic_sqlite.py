@@ -15,6 +15,7 @@ from typing import Any
 
 from heliograph.errors import Reason
 from heliograph.live.vaults.backend import VaultError
+from heliograph.live.vaults.private import create_private, narrow
 from heliograph.live.vaults.topic_conditions import Clause
 from heliograph.live.vaults.topic_tables import Source, TopicTables
 from heliograph.matching.languages.literals import Needed
@@ -67,12 +68,14 @@ class SqliteTopics:
         self.path = Path(repository.place) / f"{repository.name}.topics"
         self._connection: sqlite3.Connection | None = None
         self._tables = TopicTables(self)
+        self.narrowed = False
 
     def open(self) -> tuple[int, int]:
         """Create the file if it does not exist, and lock it. Returns the numbers of topics and of those put aside."""
         self.close()
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            create_private(self.path)
             self._connection = sqlite3.connect(self.path, timeout=LOCK_S, isolation_level=None)
             for pragma in (
                 "locking_mode = EXCLUSIVE",
@@ -84,6 +87,7 @@ class SqliteTopics:
             self.query("BEGIN IMMEDIATE")
             self._prepare()
             self.query("COMMIT")
+            self.narrowed = narrow(self.path)
         except OSError as error:
             raise VaultError(Reason.VAULT_FAILED, f"{self.path.parent}: {error}") from None
         except sqlite3.Error as error:
