@@ -124,9 +124,10 @@ class Anchors:
         return True
 
     def _may_see_token(self, address: Address, peer: Peer) -> bool:
-        """True for a broker that the settings name, and for a learned one whose certificate has the broker role."""
-        named = self._wanted[: len(self._settings.brokers)]
-        return address in named or (peer.identity is not None and peer.identity.has(Role.BROKER))
+        """True for a party that has proven the role broker, and without TLS for a broker that the settings name."""
+        if peer.transport == "tls":
+            return peer.identity is not None and peer.identity.has(Role.BROKER)
+        return address in self._wanted[: len(self._settings.brokers)]
 
     def receive(self, link: LinkId, data: bytes, now: Instant) -> bool:
         """Bytes from a broker. Returns False if the link is not one of ours."""
