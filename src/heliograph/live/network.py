@@ -106,7 +106,7 @@ class LiveNetwork:
 
     async def _dial(self, runner: MachineInputs, ticket: Ticket, dial: Dial) -> None:
         link = SocketLink(runner, self.links, ticket=ticket)
-        context = None if self.tls is None else self.tls.client
+        context = None if self.tls is None or not dial.secure else self.tls.dialling
         if dial.secure and context is None:
             runner.failed(ticket, Reason.TLS_FAILED)
             return

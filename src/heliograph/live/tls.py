@@ -2,7 +2,7 @@
 
 In:    paths of certificate, key and authority files; what the ssl module raises.
 Out:   TlsContexts; the certificate of a peer, checked; a Reason and a readable text.
-State: none; a context that was made can be given new certificates for new links (``reload``).
+State: none; a context that was made can be given new certificates for new links (``reload``, ``FreshContext``).
 Not here: making certificates (trust/), access rights (broker/access.py).
 """
 
@@ -69,6 +69,33 @@ class TlsContexts(Struct, frozen=True):
 
     server: ssl.SSLContext | None = None
     client: ssl.SSLContext | None = None
+    fresh: FreshContext | None = None  # in place of ``client``: for a program, which nobody tells to reload
+
+    @property
+    def dialling(self) -> ssl.SSLContext | None:
+        """The context for the next dial."""
+        return self.client if self.fresh is None else self.fresh.context()
+
+
+class FreshContext:
+    """A client's context, made again when its files have changed: a renewed certificate is used by the next dial."""
+
+    def __init__(self, files: TlsFiles) -> None:
+        """ConfigError if the files are not usable."""
+        self._files = files
+        self._stamp = _stamp(files)
+        self._context = client_context(files)
+
+    def context(self) -> ssl.SSLContext:
+        """The context for the next dial. While the files cannot be used, perhaps half written, it stays the same."""
+        stamp = _stamp(self._files)
+        if stamp != self._stamp:
+            try:
+                self._context = client_context(self._files)
+                self._stamp = stamp
+            except (ConfigError, OSError):
+                pass  # the next dial looks again; if the old certificate has ended, the broker says so
+        return self._context
 
 
 def server_context(files: TlsFiles, *, require_certificate: bool) -> ssl.SSLContext:
@@ -162,6 +189,19 @@ def _context(protocol: int, files: TlsFiles, problems: list[str]) -> ssl.SSLCont
             [f"tls: certificate, key and authority do not fit together ({error.reason or error})"]
         ) from error
     return context
+
+
+def _stamp(files: TlsFiles) -> tuple[tuple[int, int, int] | None, ...]:
+    """It differs if one of the files was replaced."""
+    return tuple(None if path is None else _stamp_of(path) for path in _named(files))
+
+
+def _stamp_of(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def _named(files: TlsFiles) -> tuple[Path | None, ...]:

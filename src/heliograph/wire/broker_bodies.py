@@ -141,6 +141,7 @@ class LinkUp(Body, frozen=True):
     nonce: str  # hex, fresh for this link
     proof: str = ""  # in the answer, with a network key: proves that the answering broker has it
     network: Network = ""  # the network's name; brokers of different networks do not link
+    renews: bool = False  # in a LINK: it takes the place of the link that these brokers have, without loss
 
 
 class Proof(Body, frozen=True):

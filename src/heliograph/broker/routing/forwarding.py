@@ -55,5 +55,11 @@ class Forwarding:
         self.replanned += len(sent) + len(waiting)
         return len(sent) + len(waiting)
 
+    def send_on(self, neighbour: Neighbour, old: Port, now: Instant) -> None:
+        """A neighbour has another link: what still waits for the old one goes there. What was written arrives."""
+        for sink, frames in self._links.abandon(old):
+            assert isinstance(sink, HopSink)
+            self._plan(neighbour, sink.run(frames, self._view.me), now)
+
     def _plan(self, gone: Neighbour, run: TargetedRun, now: Instant) -> None:
         self.forward(gone.link, self._plans.widened(run.targets), run.frames, run.ttl, run.trace, now)

@@ -115,6 +115,7 @@ class TopicDirectory:
         """On the first reading it checks its own certificate, from which it takes its name."""
         self._clock.read(wall_ns, now)
         if self._anchors is not None:
+            self._anchors.clock(wall_ns, now)
             return
         own = self._keyring.own
         assert own is not None
@@ -131,6 +132,7 @@ class TopicDirectory:
         )
         self._learner = ListLearner(self._keyring, self._clock, self._counts)
         self._anchors = Anchors(self._anchor_settings(), self._seed, self._outbox, self._timers, self._heard)
+        self._anchors.clock(wall_ns, now)
         self._anchors.start(now)
         for link, peer in self._attached:
             self._anchors.attach(link, peer, now)
