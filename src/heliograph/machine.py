@@ -55,7 +55,7 @@ from msgspec import Struct
 
 from heliograph.errors import Reason
 from heliograph.guard import Guard
-from heliograph.model.identity import Identity
+from heliograph.model.identity import Identity, Role
 from heliograph.notes import Note
 from heliograph.vault import Change, Query, check_changes, check_query
 
@@ -78,6 +78,7 @@ class Peer(Struct, frozen=True):
     identity: Identity | None = None  # proven by the transport (a verified certificate), else None
     ticket: Ticket | None = None  # the dial that made this link; None if the peer dialled
     serial: str = ""  # the number of that certificate, upper-case hexadecimal; empty without one
+    expires_ms: int | None = None  # the end of that certificate, Unix time; None without one
 
 
 class Dial(Struct, frozen=True):
@@ -87,6 +88,7 @@ class Dial(Struct, frozen=True):
     port: int
     secure: bool = False  # TLS with the driver's client settings
     server_name: str | None = None  # the name in the expected certificate, if it is not ``host``
+    role: Role = Role.BROKER  # if secure: the role that the certificate there must have; else ``failed``
 
 
 class Socket(Struct, frozen=True, kw_only=True):

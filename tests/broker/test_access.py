@@ -37,21 +37,24 @@ def test_proven_entities_speak_to_directories_and_each_hears_its_own_topic_only(
     for topic in (b"Services/Discovery/Topics", b"Services/Discovery/TopicDiscoveryNode/tdn-1", b"Entity/bob"):
         assert alice.may("publish", topic)
         assert not nobody.may("publish", topic)
-    assert alice.may_filter(b"Entity/alice", "alice")
-    for pattern in (b"Entity/bob", b"Entity/#", b"Entity/+", b"Services/Discovery/#", b"Services/Discovery/Topics"):
-        assert not alice.may_filter(pattern, "alice"), pattern
-    assert alice.may_filter(b"Services/Discovery/Topics/Owners", "alice")
-    assert not nobody.may_filter(b"Entity/sensor-7", "sensor-7"), "its identity is not proven"
+    assert alice.may_filter(b"Entity/alice")
+    assert not alice.is_foreign(b"Entity/alice", ALICE)
+    for pattern in (b"Entity/bob", b"Entity/#", b"Entity/+", b"Entity", b"Entity/+/x"):
+        assert alice.is_foreign(pattern, ALICE), pattern
+    for pattern in (b"Services/Discovery/#", b"Services/Discovery/Topics"):
+        assert not alice.may_filter(pattern), pattern
+    assert alice.may_filter(b"Services/Discovery/Topics/Owners")
+    assert nobody.is_foreign(b"Entity/sensor-7", SENSOR), "its identity is not proven"
     assert not alice.may("publish", b"Services/Other")
 
 
 @pytest.mark.req("T4")
 def test_directories_hear_what_is_said_to_them_and_nothing_else_of_the_system() -> None:
     tdn = an_access(default="deny").profile(TDN)
-    assert tdn.may_filter(b"Services/Discovery/Topics", "tdn-1")
+    assert tdn.may_filter(b"Services/Discovery/Topics")
     assert tdn.may("publish", b"Entity/alice")
-    assert not tdn.may_filter(b"Entity/alice", "tdn-1")
-    assert not tdn.may_filter(b"System/links", "tdn-1")
+    assert tdn.is_foreign(b"Entity/alice", TDN)
+    assert not tdn.may_filter(b"System/links")
 
 
 def test_rules_name_entities_prefixes_and_roles() -> None:

@@ -77,7 +77,7 @@ def test_new_rules_are_in_force_after_a_reload(run: Run, tmp_path: Path) -> None
 @pytest.mark.req("N14", "O6")
 def test_certificates_made_here_let_in_those_they_name_and_nobody_else(run: Run, tmp_path: Path) -> None:
     run("ca", "init")
-    run("ca", "issue", "broker-1", "--role", "broker")
+    run("ca", "issue", "broker-1", "--role", "broker", "--localhost")
     run("ca", "issue", "sensor-7")
     run("ca", "issue", "alice", "--role", "admin")
     folder = tmp_path / "heliograph-ca"

@@ -56,10 +56,21 @@ def test_a_certificate_shows_entity_roles_and_hosts(run: Run, folder: Path) -> N
     told = json.loads(run("ca", "show", folder / "b-1.crt", "--json").out)
 
     assert (told["entity"], told["roles"]) == ("b-1", ["broker", "admin"])
-    assert set(told["hosts"]) == {"localhost", "127.0.0.1", "::1", "b.example.org"}
+    assert told["hosts"] == ["b.example.org"], "another machine's localhost is not this broker"
     assert (told["state"], told["authority"], told["issuer"]) == ("valid", False, "CN=heliograph-authority")
     assert len(told["fingerprint"]) == 64
     assert "b-1" in run("ca", "show", folder / "b-1.crt").out
+
+
+@pytest.mark.req("O6")
+def test_localhost_is_in_a_certificate_on_request_only(run: Run, folder: Path) -> None:
+    run("ca", "issue", "b-1", "--role", "broker", "--localhost", "--host", "b.example.org")
+    run("ca", "issue", "tdn-1", "--role", "directory", "--host", "tdn.example.org")
+
+    told = json.loads(run("ca", "show", folder / "b-1.crt", "--json").out)
+
+    assert set(told["hosts"]) == {"localhost", "127.0.0.1", "::1", "b.example.org"}
+    assert json.loads(run("ca", "show", folder / "tdn-1.crt", "--json").out)["hosts"] == ["tdn.example.org"]
 
 
 def test_a_client_is_the_default_and_has_no_hosts(run: Run, folder: Path) -> None:
@@ -87,6 +98,7 @@ def test_a_pair_can_be_written_elsewhere(run: Run, folder: Path, tmp_path: Path)
         (("issue", "Authority"), "authority's own name"),
         (("issue", "../../etc/x"), "not an entity id"),
         (("issue", "a", "--host", "b.example.org"), "--role broker"),
+        (("issue", "a", "--localhost"), "--role broker"),
         (("issue", "a", "--role", "broker", "--host", "no host"), "neither a host name"),
         (("issue", "a", "--days", "0"), "between 1 and 3650"),
         (("issue", "a", "--role", "king"), "king"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -117,6 +117,37 @@ async def test_a_client_whose_certificate_is_missing_or_not_trusted_hears_it_fro
                 await heliograph.connect(broker.address, authority=files.authority, timeout=0, **own)
             assert caught.value.reason is reason
             await until(lambda reason=reason: broker.report("overview")["refused"].get(reason.word) == 1)
+
+
+@pytest.mark.req("O6")
+@on_the_loop
+async def test_a_link_ends_with_its_certificate_and_the_files_are_read_again(tmp_path: Path) -> None:
+    """One client's certificate is renewed in time, the other's is not."""
+    now = datetime.now(UTC)
+    authority = make_authority("house", now - timedelta(days=2))
+    trusted, _ = keep(tmp_path, "authority", authority)
+    broker_files = keep(tmp_path, "broker", issue(authority, "broker", [Role.BROKER], ["localhost"], now))
+    soon = now - timedelta(days=1) + timedelta(seconds=4)
+    old = {name: issue(authority, name, [Role.CLIENT], [], soon, 1) for name in ("ann", "bob")}
+    pairs = {name: keep(tmp_path, name, pair) for name, pair in old.items()}
+    theirs = TlsFiles(certificate=broker_files[0], key=broker_files[1], authority=trusted)
+    tls = TlsContexts(server_context(theirs, require_certificate=True))
+    async with a_broker(tls=tls, secure=True, auth="certificate") as broker:
+        clients = {
+            name: await heliograph.connect(broker.address, authority=trusted, certificate=certificate, key=key)
+            for name, (certificate, key) in pairs.items()
+        }
+        keep(tmp_path, "ann", issue(authority, "ann", [Role.CLIENT], [], now))
+
+        await until(lambda: broker.report("overview")["refused"].get("certificate_expired", 0) >= 2)
+        await until(lambda: clients["ann"].is_connected and not clients["bob"].is_connected)
+        await clients["ann"].publish("a", b"still here")
+        await clients["ann"].flush()
+        with pytest.raises(NotConnectedError) as caught:
+            await clients["bob"].flush()
+        assert caught.value.reason is Reason.CERTIFICATE_EXPIRED
+        for client in clients.values():
+            await client.close()
 
 
 @pytest.mark.req("N8", "O6")

@@ -21,7 +21,6 @@ from heliograph.live.tls import (
     TlsFiles,
     check_files,
     client_context,
-    peer_identity,
     reload,
     server_context,
 )
@@ -319,10 +318,10 @@ def test_a_peer_for_whom_no_descriptor_is_left_is_cut_before_its_handshake(
 def test_a_dial_says_why_the_brokers_certificate_was_not_good(run: Any, authority: Authority, tmp_path: Path) -> None:
     stranger = Authority(tmp_path, "stranger")
     listener = ListenerConfig(port=0, secure=True)
-    late = authority.files("late", days_ago=50, days=10)
+    late = authority.files("late", roles=[Role.BROKER], days_ago=50, days=10)
     expired = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     expired.load_cert_chain(str(late.certificate), str(late.key))
-    good = server_context(authority.files("broker", trust=False), require_certificate=False)
+    good = server_context(authority.files("broker", roles=[Role.BROKER], trust=False), require_certificate=False)
     trusting = client_context(TlsFiles(authority=authority.file))
     cases = [
         (expired, trusting, None, Reason.CERTIFICATE_EXPIRED),
@@ -442,11 +441,59 @@ def test_a_key_that_is_missing_or_of_another_certificate_is_told(authority: Auth
         client_context(TlsFiles(certificate=one.certificate, key=other.key, authority=authority.file))
 
 
-def test_an_identity_comes_from_uris_of_a_verified_certificate_only() -> None:
-    entity, role = ("URI", "heliograph:entity:a"), ("URI", "heliograph:role:client")
-    assert peer_identity({"subjectAltName": (entity, role)}) == Identity("a", (Role.CLIENT,), "certificate")
-    assert peer_identity(None) is None
-    assert peer_identity({}) is None
-    assert peer_identity({"subject": ((("commonName", "heliograph:entity:a"),),)}) is None
-    assert peer_identity({"subjectAltName": (("DNS", "heliograph:entity:a"), role)}) is None
-    assert peer_identity({"subjectAltName": (entity, ("URI", "heliograph:entity:b"), role)}) is None
+@pytest.mark.req("O6", "N14")
+def test_only_a_party_that_proves_the_role_is_a_broker_and_it_gets_no_byte_before(authority: Authority) -> None:
+    """A certificate that another use would accept does not do: names in CN, clients as servers, other keys."""
+    listener = ListenerConfig(port=0, secure=True)
+    cases = [
+        (authority.odd("localhost", roles=[Role.CLIENT], hosts=()), Reason.CERTIFICATE_UNTRUSTED),  # a name in CN only
+        (authority.files("sensor-7"), Reason.CERTIFICATE_UNTRUSTED),  # not for servers
+        (authority.odd("sensor-8", roles=[Role.CLIENT, Role.ADMIN]), Reason.ROLE_MISSING),
+        (authority.odd("tdn-1", roles=[Role.DIRECTORY]), Reason.ROLE_MISSING),
+        (authority.odd("b-1", purposes=()), Reason.CERTIFICATE_MALFORMED),
+        (authority.odd("b-2", rsa_key=True), Reason.CERTIFICATE_MALFORMED),
+        (authority.odd("b-3"), None),
+    ]
+
+    async def main() -> None:
+        for files, reason in cases:
+            machine, there = Recorder(), Recorder()
+            theirs = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            theirs.load_cert_chain(str(files.certificate), str(files.key))
+            tls = TlsContexts(client=client_context(TlsFiles(authority=authority.file)))
+            async with (
+                driving(there, listener, tls=TlsContexts(theirs)) as (_, address),
+                driving(machine, None, tls=tls) as (driver, _),
+            ):
+                dial = Dial("localhost", address[1], secure=True)
+                driver.tell("m", lambda m, dial=dial: m.outbox.dial(dial))
+                await until(lambda machine=machine: machine.results or machine.peers)
+                assert machine.results == ([] if reason is None else [(1, reason)]), files
+                assert len(machine.peers) == (reason is None)
+                assert not any(there.received.values())
+
+    LOOPS[0](main())
+
+
+@pytest.mark.req("O6")
+def test_tls_proves_nobody_by_a_certificate_that_signatures_would_not_accept(
+    authority: Authority, server: TlsContexts
+) -> None:
+    cases = [
+        authority.odd("no-purpose", roles=[Role.CLIENT], purposes=()),
+        authority.odd("rsa", roles=[Role.CLIENT], rsa_key=True),
+        authority.files("good"),
+    ]
+
+    async def main() -> None:
+        machine = Echo()
+        async with driving(machine, SECURE, tls=server) as (_, address):
+            for number, files in enumerate(cases, 1):
+                async with secured(address, files) as (reader, writer):
+                    writer.write(b"hello")
+                    await reader.readexactly(5)
+                peer = machine.peers[number]
+                assert peer.serial
+                assert (peer.identity is None) == (files is not cases[-1])
+
+    LOOPS[0](main())

@@ -1,16 +1,16 @@
 """Access: whether a peer may do something. Decided in one place, remembered in the route cache.
 
 In:    an identity, a verb ("publish", "subscribe", "ask") and a topic, filter or service name.
-Out:   Profile.may and Profile.may_filter.
+Out:   Profile.may and Profile.may_filter; for each link, Profile.is_foreign.
 State: profiles, one per distinct set of rules that apply to a peer.
 Not here: proving an identity (credentials.py), caching per topic (routes.py).
 
 Rules are tried in the order in which they are written; the first that fits decides. If no rule fits, the default
 applies, except that system topics are reserved for brokers and admins, and the service "admin" for admins. Proven
-entities may publish to topic directories and to each other's Entity/<entity>, and each may subscribe to its own;
-directories may subscribe to what is published to them. A store may subscribe to everything, and only a store may
-advertise itself. Created topics (Topics/<uuid>/…) depend on grants, which belong to a link (rights.py). As everywhere,
-a wildcard at the first level of a rule does not match system topics.
+entities may publish to topic directories and to each other's Entity/<entity>, and each may subscribe to its own, which
+no rule opens to others; directories may subscribe to what is published to them. A store may subscribe to everything,
+and only a store may advertise itself. Created topics (Topics/<uuid>/…) depend on grants, which belong to a link
+(rights.py). As everywhere, a wildcard at the first level of a rule does not match system topics.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ GUARDED_SERVICES = (b"admin",)
 STORES_ROOT = b"Services/Stores/"
 ADVERTISEMENT = b"Services/Stores/Advertisement"  # only stores may publish it
 WILD = (b"+", b"#")
+ALL_ENTITIES = frozenset((Role.BROKER, Role.ADMIN, Role.STORE))  # roles that receive what is sent to any entity
 PRIVILEGED = (Role.BROKER, Role.ADMIN, Role.DIRECTORY, Role.STORE)
 DISCOVERY_TOPICS = b"Services/Discovery/"  # topic directories: any proven entity may publish below it
 OWNERS_TOPIC = b"Services/Discovery/Topics/Owners"  # owners of topics answer there when no directory does
@@ -73,8 +74,17 @@ class Profile:
         table = self._tables.get(verb)
         return table is None or not table.match(topic)
 
-    def may_filter(self, pattern: bytes, entity: str = "") -> bool:
-        """False if a subscription of this entity to this filter could never be delivered anything."""
+    def is_foreign(self, topic: bytes, identity: Identity) -> bool:
+        """True if this topic or filter belongs to another entity than the peer's. No rule opens it: one profile serves
+        many entities, so this is asked for each link, as grants are."""
+        if topic.split(b"/", 1)[0] != ENTITY_ROOT or not ALL_ENTITIES.isdisjoint(self.privileges):
+            return False
+        own = b"%b/%b/#" % (ENTITY_ROOT, identity.entity.encode())
+        return not (identity.is_proven and covers(own, topic))
+
+    def may_filter(self, pattern: bytes) -> bool:
+        """False if a subscription to this filter could never be delivered anything; whether it is another entity's is
+        another question (``is_foreign``)."""
         first = pattern.split(b"/", 1)[0]
         wild = first in WILD
         for rule in self._rules:
@@ -84,8 +94,6 @@ class Profile:
                 return True
             if not rule.allow and covers(rule.pattern, pattern):
                 return False
-        if first == ENTITY_ROOT and Role.BROKER not in self.privileges and Role.ADMIN not in self.privileges:
-            return self._is_proven and covers(b"%b/%b/#" % (ENTITY_ROOT, entity.encode()), pattern)
         return self._otherwise("subscribe", pattern)
 
     def _otherwise(self, verb: str, topic: bytes) -> bool:
@@ -107,8 +115,8 @@ class Profile:
         return self._default or Role.ADMIN in self.privileges
 
     def _may_discover(self, verb: str, topic: bytes) -> bool:
-        """Entities and directories may publish to each other. What an entity may receive is checked by may_filter."""
-        if topic.startswith(ENTITY_ROOT + b"/"):
+        """Entities and directories may publish to each other. What an entity may receive: ``is_foreign``."""
+        if topic.split(b"/", 1)[0] == ENTITY_ROOT:
             return self._is_proven
         if Role.DIRECTORY in self.privileges and topic.startswith(DIRECTORY_TOPICS):
             return True

@@ -20,6 +20,7 @@ from heliograph.trust.tokens import DIGEST_BYTES, SALT_BYTES, TokenRecord, token
 from heliograph.wire.bodies import Hello
 
 WRONG = "unknown entity or wrong token"
+UNUSABLE = "your certificate is not one that `heliograph ca issue` makes for a client"
 NOBODY = TokenRecord("", (), bytes(SALT_BYTES), bytes(DIGEST_BYTES))  # the record of unknown entities
 REMEMBERED_MAX = 4_096  # tokens found valid, so that a reconnect storm does not cost a hash per client
 
@@ -64,6 +65,8 @@ class Credentials:
             return peer.identity
         if auth == "none":
             return ANONYMOUS
+        if peer.serial and auth != "token":
+            raise ProtocolError(Reason.CERTIFICATE_MALFORMED, UNUSABLE)
         wanted = {"token": "a token", "certificate": "a certificate", "any": "a certificate or a token"}[auth]
         raise ProtocolError(Reason.CREDENTIAL_MISSING, f"this listener asks for {wanted}")
 

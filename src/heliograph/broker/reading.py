@@ -261,6 +261,16 @@ class Reading:
         self._postponed[link] = runs
         self._timers.set("postponed", now, self._read_on)
 
+    def wait_for_another(self, link: Link) -> None:
+        """What this link brings waits for another link to be read out."""
+        link.wait_for(UNTIL_WAKE)
+        self._links.pause(link)
+
+    def go_on(self, link: Link, now: Instant) -> None:
+        """The other link is read out: read this one at the next wake."""
+        self._postponed[link] = ()
+        self._timers.set("postponed", now, self._read_on)
+
     def _read_on(self, now: Instant) -> None:
         """Continue one postponed read, and only one, so that no wake takes longer than a read."""
         link = next(iter(self._postponed), None)

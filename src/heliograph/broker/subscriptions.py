@@ -167,9 +167,10 @@ class Subscriptions:
             raise ProtocolError(Reason.FILTER_INVALID, f"{body.filter[:128]!r}: {fault}")
         assert link.table is not None
         entity = link.identity.entity
-        if not link.table.profile.may_filter(pattern, entity):
+        profile = link.table.profile
+        if not profile.may_filter(pattern) or profile.is_foreign(pattern, link.identity):
             raise ProtocolError(Reason.SUBSCRIBE_DENIED, f"{entity} may not subscribe to {body.filter}")
-        if not self._is_granted(link, link.table.profile, pattern):
+        if not self._is_granted(link, profile, pattern):
             text = f"{entity} has no grant to subscribe to {body.filter}; its owner gives them: heliograph topic grant"
             raise ProtocolError(Reason.SUBSCRIBE_DENIED, text)
         if pattern.startswith(INBOX_ROOT + b"/") and not covers(link.inbox + b"/#", pattern):
@@ -245,11 +246,14 @@ class Subscriptions:
         """True if this link would receive publications on this topic if it subscribed to it now."""
         assert link.table is not None
         profile = link.table.profile
-        is_allowed = profile.may("subscribe", topic) and profile.may_filter(topic, link.identity.entity)
+        is_allowed = profile.may("subscribe", topic) and profile.may_filter(topic)
         return is_allowed and self._is_granted(link, profile, topic)
 
     def _is_granted(self, link: Link, profile: Profile, topic: bytes) -> bool:
-        """True unless this link needs a right to receive this topic or filter, and has none."""
+        """True unless this topic or filter is another entity's, or the link needs a right to receive it and has
+        none."""
+        if profile.is_foreign(topic, link.identity):
+            return False
         if not profile.asks_grant("subscribe", topic):
             return True
         root = created_root(topic)

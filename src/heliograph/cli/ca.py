@@ -55,6 +55,7 @@ def init(
 @app.command(
     epilog=examples(
         "heliograph ca issue broker-1 --role broker --host broker-1.example.org",
+        "heliograph ca issue trial --role broker --localhost",
         "heliograph ca issue sensor-7",
         "heliograph ca issue alice --role client --role admin",
     )
@@ -64,8 +65,11 @@ def issue(
     role: Annotated[list[Role] | None, typer.Option(help="What it may be; can be repeated. Default: client.")] = None,
     host: Annotated[
         list[str] | None,
-        typer.Option(help="A name or address under which a broker is reached; can be repeated. localhost is included."),
+        typer.Option(help="A name or address under which a broker or directory is reached; can be repeated."),
     ] = None,
+    localhost: Annotated[
+        bool, typer.Option("--localhost", help="It is also reached as localhost: for trials on one machine.")
+    ] = False,
     days: Annotated[int, typer.Option(help="How long it is valid.")] = 90,
     folder: Folder = FOLDER,
     out: Annotated[Path | None, typer.Option(help="Where to write the pair. Default: the authority's folder.")] = None,
@@ -75,12 +79,13 @@ def issue(
     from datetime import UTC, datetime
 
     from heliograph.cli.files import PUBLIC, private_folder, read_file, refuse_existing, write_file
-    from heliograph.trust.certificates import LOCAL_HOSTS, Pair, facts_of
+    from heliograph.trust.certificates import LOCAL_HOSTS, SERVERS, Pair, facts_of
     from heliograph.trust.certificates import issue as issue_pair
 
     roles = role or [Role.CLIENT]
-    if host and Role.BROKER not in roles:
-        raise UsageError("--host is for brokers: add --role broker")
+    if (host or localhost) and SERVERS.isdisjoint(roles):
+        option = "--host" if host else "--localhost"
+        raise UsageError(f"{option} is for brokers and directories: add --role broker")
     if entity.casefold() == AUTHORITY:
         raise UsageError(f"{entity!r} is the authority's own name; choose another")
     target = out or folder
@@ -89,7 +94,7 @@ def issue(
         read_file(folder / f"{AUTHORITY}.crt", "the authority's certificate (`heliograph ca init` makes it)"),
         read_file(folder / f"{AUTHORITY}.key", "the authority's key"),
     )
-    hosts = [*LOCAL_HOSTS, *(host or [])] if Role.BROKER in roles else []
+    hosts = [*(LOCAL_HOSTS if localhost else ()), *(host or [])]
     pair = issue_pair(authority, entity, roles, hosts, datetime.now(UTC), days)
     if not force:
         refuse_existing(certificate, key)

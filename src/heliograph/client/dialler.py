@@ -27,6 +27,8 @@ _EXPLAINED = {
     Reason.TLS_FAILED: "no TLS 1.3 there, or nothing to trust it by",
     Reason.CERTIFICATE_UNTRUSTED: "a certificate of one side is not trusted by the other",
     Reason.CERTIFICATE_EXPIRED: "a certificate is out of date",
+    Reason.CERTIFICATE_MALFORMED: "its certificate is not one of `heliograph ca issue` for a broker",
+    Reason.ROLE_MISSING: "its certificate does not have the role broker",
     Reason.CREDENTIAL_MISSING: "it asks for a certificate",
 }
 # Trying again would fail for the same reason.
@@ -36,6 +38,7 @@ FATAL = frozenset(
         Reason.CREDENTIAL_WRONG,
         Reason.CERTIFICATE_EXPIRED,
         Reason.CERTIFICATE_UNTRUSTED,
+        Reason.CERTIFICATE_MALFORMED,
         Reason.ROLE_MISSING,
         Reason.NETWORK_OTHER,
         Reason.TAKEN_OVER,

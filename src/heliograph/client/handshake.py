@@ -103,6 +103,8 @@ class Handshake:
         self._lines.dismissed(line, reason, body.text)
         if line is not self._lines.current or (line.hinted and line.welcomed_at is None):
             return  # the program did not choose this broker: there are others
+        if reason is Reason.CERTIFICATE_EXPIRED and line.welcomed_at is not None:
+            return  # dial again: there may be a renewed certificate by now; if not, the next handshake says so
         if reason in FATAL or reason < RULES_BROKEN:
             self._end_session(RefusedError(reason, body.text), now)
         elif reason is Reason.SLOW_CONSUMER:

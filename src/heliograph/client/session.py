@@ -49,6 +49,7 @@ from heliograph.client.watches import News, ServiceWatches
 from heliograph.errors import ClosedError, HeliographError, Reason, UsageError
 from heliograph.machine import Address, Effects, Instant, LinkId, Outbox, Peer, SocketName, Ticket, Timers
 from heliograph.model.origin import SECRET_BYTES_MAX, SECRET_BYTES_MIN, origin_of
+from heliograph.trust.expiries import Expiries
 from heliograph.wire import bodies
 from heliograph.wire.frames import VERSION, Kind, control
 from heliograph.wire.times import FEATURE as TIME
@@ -78,6 +79,7 @@ class Session:
         self._subscriptions = subscriptions = LocalSubscriptions()
         self._refusals = refusals = Refusals()
         self._time = time = SessionTime(timers)
+        self._expiries = Expiries(timers, self._certificate_ends, self._certificate_ended)
         losses = Losses(outbox, timers)
         outgoing = Outgoing(config.outgoing_bytes_max, used)
         self.publisher = publisher = Publisher(origin, outgoing, time, losses, requests)
@@ -224,6 +226,8 @@ class Session:
             self._dialler.attached(link, peer, now)
         else:
             self._outbox.hang_up(link, Reason.TIME_OUT)  # a dial that succeeded after we gave up on it
+        if link in self._lines.by_link:
+            self._expiries.add(link, peer, now)
 
     def receive(self, link: LinkId, data: bytes, now: Instant) -> None:
         """Read bytes of a broker, split anywhere."""
@@ -237,6 +241,7 @@ class Session:
         line = self._lines.by_link.get(link)
         if line is None:
             return
+        self._expiries.remove(link)
         in_use = line is self._lines.current
         self._lines.remove(line)
         for part in (self._leave, self._subscription_requests, self._time):
@@ -282,8 +287,9 @@ class Session:
         self._deliveries.review_hold(now)
 
     def clock(self, wall_ns: int, now: Instant) -> None:
-        """The wall clock's time, for the stamps of publications."""
+        """The wall clock's time, for the stamps of publications and for the ends of brokers' certificates."""
         self._time.wall(wall_ns, now)
+        self._expiries.clock(wall_ns, now)
 
     def wake(self, now: Instant) -> None:
         """Time has passed."""
@@ -304,6 +310,17 @@ class Session:
         if line is not None and line.is_ready and not line.leaving:
             self._dialler.found(line.target)
             self._roaming.move([target for target in command.nearest if target != line.target], now)
+
+    def _certificate_ends(self, link: LinkId, left_ms: int, late: bool, now: Instant) -> None:
+        """The broker's certificate ends soon: come again in time, as if the broker had asked for it."""
+        line = self._lines.by_link[link]
+        if not late and line is self._lines.current and line.is_ready and not line.leaving:
+            text = "the broker's certificate ends soon"
+            reason = Reason.CERTIFICATE_EXPIRED
+            self._roaming.begin(line, bodies.Goodbye(reason.word, reason, text, left_ms, []), now)
+
+    def _certificate_ended(self, link: LinkId, now: Instant) -> None:
+        self._lines.hang_up(self._lines.by_link[link], Reason.CERTIFICATE_EXPIRED, "your certificate has ended")
 
     def _drain(self, command: commands.Drain, now: Instant) -> None:
         self._flushes.drain(command, now)

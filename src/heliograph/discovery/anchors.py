@@ -17,6 +17,7 @@ from heliograph.model.chance import Seed, secret_of
 from heliograph.model.identity import Role
 from heliograph.model.publication import Publication
 from heliograph.services.broker_session import BrokerSession
+from heliograph.trust.expiries import Expiries
 
 NS_PER_MS = 1_000_000
 BEAT_NS = 10_000 * NS_PER_MS
@@ -55,6 +56,8 @@ class Anchors:
         self._sessions: dict[LinkId, BrokerSession] = {}
         self._heard_at: dict[LinkId, Instant] = {}
         self._pause: dict[Address, Instant] = {}
+        self._replaced: dict[Address, LinkId] = {}  # links that end when a new one to the same broker is welcomed
+        self._expiries = Expiries(timers, self._certificate_ends, self._certificate_ended)
 
     @property
     def sessions(self) -> list[BrokerSession]:
@@ -99,8 +102,11 @@ class Anchors:
                 session.give_up(Reason.SILENT)
             elif now - self._heard_at[link] > BEAT_NS:
                 session.beat()
+        for address in list(self._replaced):
+            self._end_replaced(address)
         for address in self._wanted:
-            busy = address in self._links or address in self._dials.values()
+            has_link = address in self._links and address not in self._replaced
+            busy = has_link or address in self._dials.values()
             if not busy and self._pause.get(address, now) <= now:
                 self._dials[self._outbox.dial(Dial(*address, secure=self._settings.secure))] = address
         self._timers.set("tend", now + AGAIN_NS, self._tend)
@@ -111,11 +117,14 @@ class Anchors:
         address = self._dials.pop(peer.ticket, None) if peer.ticket is not None else None
         if not pipe and address is None:
             return False
-        secret = secret_of(self._seed, f"directory{link}")
-        session = self._sessions[link] = BrokerSession(link, self._outbox, secret)
+        session = self._sessions[link] = BrokerSession(
+            *(link, self._outbox, secret_of(self._seed, f"directory{link}")),
+            warned=lambda now: self._renew(link, now),
+        )
         self._heard_at[link] = now
         if address is not None:
             self._links[address] = link
+            self._expiries.add(link, peer, now)
         settings = self._settings
         has_token = address is not None and self._may_see_token(address, peer)
         session.hello(settings.name, settings.entity if has_token else "", settings.token if has_token else "")
@@ -124,9 +133,10 @@ class Anchors:
         return True
 
     def _may_see_token(self, address: Address, peer: Peer) -> bool:
-        """True for a broker that the settings name, and for a learned one whose certificate has the broker role."""
-        named = self._wanted[: len(self._settings.brokers)]
-        return address in named or (peer.identity is not None and peer.identity.has(Role.BROKER))
+        """True for a party that has proven the role broker, and without TLS for a broker that the settings name."""
+        if peer.transport == "tls":
+            return peer.identity is not None and peer.identity.has(Role.BROKER)
+        return address in self._wanted[: len(self._settings.brokers)]
 
     def receive(self, link: LinkId, data: bytes, now: Instant) -> bool:
         """Bytes from a broker. Returns False if the link is not one of ours."""
@@ -135,6 +145,8 @@ class Anchors:
             return False
         self._heard_at[link] = now
         session.receive(data, now)
+        for address in [address for address, used in self._links.items() if used == link]:
+            self._end_replaced(address)
         if session.fault is not None:
             self._outbox.hang_up(link, session.fault)
         return True
@@ -145,10 +157,41 @@ class Anchors:
         if session is None:
             return False
         del self._heard_at[link]
+        self._expiries.remove(link)
+        for address in [address for address, old in self._replaced.items() if old == link]:
+            del self._replaced[address]
         for address in [address for address, used in self._links.items() if used == link]:
             del self._links[address]
             self._pause[address] = now + (AGAIN_NS if session.welcomed and not session.refused else REFUSED_NS)
         return True
+
+    # -- certificates that end --------------------------------------------------------------------------------------
+
+    def clock(self, wall_ns: int, now: Instant) -> None:
+        """A reading of the wall clock."""
+        self._expiries.clock(wall_ns, now)
+
+    def _renew(self, link: LinkId, now: Instant) -> None:
+        """A certificate of this link ends soon, or the broker asks us to leave: dial anew before this one ends."""
+        for address, used in self._links.items():
+            if used == link and address not in self._dials.values():
+                self._replaced.setdefault(address, link)
+                self._pause.pop(address, None)
+        self._tend(now)
+
+    def _end_replaced(self, address: Address) -> None:
+        """End the old link to this broker once the new one is welcomed."""
+        old, new = self._replaced.get(address), self._links.get(address)
+        if old is not None and new is not None and new != old and self._sessions[new].welcomed:
+            del self._replaced[address]
+            self._outbox.hang_up(old, Reason.GOODBYE)
+
+    def _certificate_ends(self, link: LinkId, left_ms: int, late: bool, now: Instant) -> None:
+        if not late:
+            self._renew(link, now)
+
+    def _certificate_ended(self, link: LinkId, now: Instant) -> None:
+        self._outbox.hang_up(link, Reason.CERTIFICATE_EXPIRED)
 
     def failed(self, ticket: Ticket, now: Instant) -> None:
         """A broker could not be dialled."""

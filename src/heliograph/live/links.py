@@ -17,7 +17,7 @@ from heliograph.errors import Reason
 from heliograph.live.clock import now_ns
 from heliograph.live.inputs import MachineInputs
 from heliograph.live.link_table import LinkTable, Outlet
-from heliograph.live.tls import peer_identity, peer_serial, reason_of
+from heliograph.live.tls import PeerCertificate, reason_of
 from heliograph.machine import LinkId, Peer, Ticket, TurnedAway
 
 VECTORED_BYTES = 8_192  # a chunk larger than this is worth a vectored write
@@ -184,15 +184,15 @@ class SocketLink(asyncio.BaseProtocol):
             self.abort()
 
     def _peer(self, transport: asyncio.Transport) -> Peer:
-        tls = transport.get_extra_info("ssl_object")
-        shown = None if tls is None else tls.getpeercert()
+        shown: PeerCertificate | None = transport.get_extra_info("peer_certificate")  # only the TLS layer has it
         return Peer(
-            transport="tcp" if tls is None else "tls",
+            transport="tcp" if shown is None else "tls",
             address=format_address(transport.get_extra_info("peername")),
             listener=self._listener,
-            identity=peer_identity(shown),
+            identity=None if shown is None else shown.identity,
             ticket=self._ticket,
-            serial=peer_serial(shown),
+            serial="" if shown is None else shown.serial,
+            expires_ms=None if shown is None else shown.expires_ms,
         )
 
 

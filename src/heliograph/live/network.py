@@ -16,7 +16,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
 from heliograph.broker.config import ListenerConfig
-from heliograph.errors import Reason
+from heliograph.errors import ProtocolError, Reason
 from heliograph.live.inputs import MachineInputs
 from heliograph.live.link_table import LinkTable
 from heliograph.live.links import FLUSH_S, LINGER_S, PipeEnd, SocketLink, format_address
@@ -106,7 +106,7 @@ class LiveNetwork:
 
     async def _dial(self, runner: MachineInputs, ticket: Ticket, dial: Dial) -> None:
         link = SocketLink(runner, self.links, ticket=ticket)
-        context = None if self.tls is None else self.tls.client
+        context = None if self.tls is None or not dial.secure else self.tls.dialling
         if dial.secure and context is None:
             runner.failed(ticket, Reason.TLS_FAILED)
             return
@@ -114,12 +114,13 @@ class LiveNetwork:
             async with asyncio.timeout(DIAL_S):
                 if dial.secure and context is not None:
                     name = dial.server_name or dial.host
-                    layer = SecureLayer(link, self.links, context, server_name=name, handshake_s=DIAL_S)
+                    layer = SecureLayer(link, self.links, context, server_name=name, role=dial.role, handshake_s=DIAL_S)
                     await self._loop.create_connection(lambda: layer, dial.host, dial.port)
                     await layer.ready
                 else:
                     await self._loop.create_connection(lambda: link, dial.host, dial.port)
-        except (OSError, EOFError, ValueError, OverflowError) as error:  # the last two: invalid host name, invalid port
+        except (OSError, EOFError, ProtocolError, ValueError, OverflowError) as error:
+            # ProtocolError: it is not what the dial asked for; the last two: invalid host name, invalid port
             if not link.is_attached:
                 reason = reason_of(error, Reason.DIAL_FAILED)
                 runner.failed(ticket, Reason.TIME_OUT if reason is Reason.HANDSHAKE_TOO_SLOW else reason)

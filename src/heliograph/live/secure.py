@@ -17,10 +17,11 @@ import ssl
 from typing import Any, cast
 
 from heliograph.broker.shares import Shares, source_of
-from heliograph.errors import Reason
+from heliograph.errors import ProtocolError, Reason
 from heliograph.live.link_table import LinkTable
 from heliograph.live.links import DISCARD_BYTES_MAX, LINGER_S, SocketLink, format_address
-from heliograph.live.tls import explain, reason_of
+from heliograph.live.tls import PeerCertificate, check_dialled, explain, peer_certificate, reason_of
+from heliograph.model.identity import Role
 
 HANDSHAKE_S = 2.0
 HANDSHAKES_MAX = 1_024  # under way at once; beyond it, links of the address with the most are cut
@@ -62,6 +63,7 @@ class SecureLayer(asyncio.BufferedProtocol):
         *,
         handshakes: Handshakes | None = None,
         server_name: str | None = None,
+        role: Role = Role.BROKER,
         handshake_s: float = HANDSHAKE_S,
     ) -> None:
         self._link = link
@@ -71,6 +73,8 @@ class SecureLayer(asyncio.BufferedProtocol):
         self._tls = context.wrap_bio(
             self._in, self._out, server_side=handshakes is not None, server_hostname=server_name
         )
+        self._role = role  # the role that a party must have which we dialled
+        self._shown = PeerCertificate()
         self._transport: asyncio.Transport | None = None
         self._shaking = True
         self._ended = False  # the handshake failed, or the peer has ended the session
@@ -143,9 +147,12 @@ class SecureLayer(asyncio.BufferedProtocol):
     def _shake(self) -> None:
         try:
             self._tls.do_handshake()
+            self._shown = peer_certificate(self._tls, dialled=self._handshakes is None)
+            if self._handshakes is None:
+                check_dialled(self._shown, self._role)
         except ssl.SSLWantReadError:
             self._flush()
-        except (ssl.SSLError, ValueError) as error:  # ValueError: an invalid server name
+        except (ssl.SSLError, ValueError, ProtocolError) as error:  # ValueError: an invalid server name
             self._fail(error)
         else:
             self._flush()
@@ -323,4 +330,6 @@ class SecureLayer(asyncio.BufferedProtocol):
         """Properties of the TLS session, or of the TCP transport."""
         if name == "ssl_object":
             return self._tls
+        if name == "peer_certificate":
+            return self._shown
         return None if self._transport is None else self._transport.get_extra_info(name)

@@ -1,8 +1,8 @@
 """TLS for live links: contexts from files, identities from verified certificates, reasons from failures.
 
 In:    paths of certificate, key and authority files; what the ssl module raises.
-Out:   TlsContexts; Identity of a peer; a Reason and a readable text.
-State: none; a context that was made can be given new certificates for new links (``reload``).
+Out:   TlsContexts; the certificate of a peer, checked; a Reason and a readable text.
+State: none; a context that was made can be given new certificates for new links (``reload``, ``FreshContext``).
 Not here: making certificates (trust/), access rights (broker/access.py).
 """
 
@@ -10,16 +10,13 @@ from __future__ import annotations
 
 import ssl
 import stat
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from msgspec import Struct
 
-from heliograph.errors import ConfigError, Reason, UnreadableError
-from heliograph.model.identity import Identity
-from heliograph.trust.certificate_names import identity_of
+from heliograph.errors import ConfigError, ProtocolError, Reason, UnreadableError
+from heliograph.model.identity import Identity, Role
 from heliograph.trust.config import TlsConfig
 
 _EXPIRED = 10  # X509_V_ERR_CERT_HAS_EXPIRED
@@ -58,11 +55,47 @@ class TlsFiles(Struct, frozen=True, kw_only=True):
         )
 
 
+class PeerCertificate(Struct, frozen=True, kw_only=True):
+    """What TLS has verified about a peer; all fields are empty if it has shown no certificate."""
+
+    identity: Identity | None = None  # None: it does not meet what is asked of an entity's certificate (``flaw``)
+    serial: str = ""  # upper-case hexadecimal
+    expires_ms: int | None = None
+    flaw: str = ""
+
+
 class TlsContexts(Struct, frozen=True):
     """What a driver needs for secure listeners and secure dials; either may be missing."""
 
     server: ssl.SSLContext | None = None
     client: ssl.SSLContext | None = None
+    fresh: FreshContext | None = None  # in place of ``client``: for a program, which nobody tells to reload
+
+    @property
+    def dialling(self) -> ssl.SSLContext | None:
+        """The context for the next dial."""
+        return self.client if self.fresh is None else self.fresh.context()
+
+
+class FreshContext:
+    """A client's context, made again when its files have changed: a renewed certificate is used by the next dial."""
+
+    def __init__(self, files: TlsFiles) -> None:
+        """ConfigError if the files are not usable."""
+        self._files = files
+        self._stamp = _stamp(files)
+        self._context = client_context(files)
+
+    def context(self) -> ssl.SSLContext:
+        """The context for the next dial. While the files cannot be used, perhaps half written, it stays the same."""
+        stamp = _stamp(self._files)
+        if stamp != self._stamp:
+            try:
+                self._context = client_context(self._files)
+                self._stamp = stamp
+            except (ConfigError, OSError):
+                pass  # the next dial looks again; if the old certificate has ended, the broker says so
+        return self._context
 
 
 def server_context(files: TlsFiles, *, require_certificate: bool) -> ssl.SSLContext:
@@ -79,8 +112,9 @@ def server_context(files: TlsFiles, *, require_certificate: bool) -> ssl.SSLCont
 
 
 def client_context(files: TlsFiles) -> ssl.SSLContext:
-    """For dials: the broker's certificate must be valid for its name."""
+    """For dials: the broker's certificate must be valid for its name. What it must prove besides: ``check_dialled``."""
     context = _context(ssl.PROTOCOL_TLS_CLIENT, files, [])
+    context.hostname_checks_common_name = False  # the common name is the entity, which may look like a host
     if files.authority is None:
         context.load_default_certs()
     return context
@@ -157,6 +191,19 @@ def _context(protocol: int, files: TlsFiles, problems: list[str]) -> ssl.SSLCont
     return context
 
 
+def _stamp(files: TlsFiles) -> tuple[tuple[int, int, int] | None, ...]:
+    """It differs if one of the files was replaced."""
+    return tuple(None if path is None else _stamp_of(path) for path in _named(files))
+
+
+def _stamp_of(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
 def _named(files: TlsFiles) -> tuple[Path | None, ...]:
     return files.certificate, files.key, files.authority, files.revoked
 
@@ -166,20 +213,42 @@ def _no_password() -> str:
     return ""
 
 
-def peer_identity(certificate: Mapping[str, Any] | None) -> Identity | None:
-    """The entity that a verified certificate names; None without one, or if it names no entity of ours."""
-    if not certificate:  # an empty dict: presented but not verified
-        return None
-    return identity_of(value for kind, value in certificate.get("subjectAltName", ()) if kind == "URI")
+def peer_certificate(tls: ssl.SSLObject | ssl.SSLSocket, *, dialled: bool) -> PeerCertificate:
+    """The certificate that the peer has shown; ``dialled``: it accepted our dial, so it must be one of a server."""
+    shown, der = tls.getpeercert(), tls.getpeercert(binary_form=True)
+    if not shown or der is None:  # an empty dict: presented but not verified
+        return PeerCertificate()
+    from cryptography import x509  # takes 30 ms, and only nodes with TLS need it
+
+    from heliograph.trust.chains import check_holder
+
+    identity, flaw = None, ""
+    try:
+        identity = check_holder(x509.load_der_x509_certificate(der), serves=dialled)
+    except ProtocolError as error:
+        flaw = error.detail
+    except ValueError:
+        flaw = "the certificate cannot be read"
+    return PeerCertificate(
+        identity=identity,
+        serial=str(shown["serialNumber"]).lstrip("0"),
+        expires_ms=int(ssl.cert_time_to_seconds(str(shown["notAfter"]))) * 1_000,
+        flaw=flaw,
+    )
 
 
-def peer_serial(certificate: Mapping[str, Any] | None) -> str:
-    """The serial number of a verified certificate, upper-case hexadecimal; empty without one."""
-    return str(certificate.get("serialNumber", "")).lstrip("0") if certificate else ""
+def check_dialled(shown: PeerCertificate, role: Role) -> None:
+    """ProtocolError unless the party that we dialled has proven this role: nothing is sent to it before."""
+    if shown.identity is None:
+        raise ProtocolError(Reason.CERTIFICATE_MALFORMED, shown.flaw or "it has shown no certificate")
+    if not shown.identity.has(role):
+        raise ProtocolError(Reason.ROLE_MISSING, f"its certificate names {shown.identity.entity}, which is no {role}")
 
 
 def reason_of(error: BaseException, otherwise: Reason = Reason.RESET) -> Reason:
     """Our reason for an error of a transport."""
+    if isinstance(error, ProtocolError):
+        return error.reason
     if isinstance(error, ssl.SSLCertVerificationError) and error.verify_code == _EXPIRED:
         return Reason.CERTIFICATE_EXPIRED
     if isinstance(error, ssl.SSLCertVerificationError) and error.verify_code == _REVOKED:

@@ -30,7 +30,7 @@ from heliograph.errors import NotConnectedError, Reason
 from heliograph.live.client import Client, Follow
 from heliograph.live.environment import default_port
 from heliograph.live.publisher_file import PublisherFile, publishers_folder
-from heliograph.live.tls import TlsContexts, TlsFiles, client_context
+from heliograph.live.tls import FreshContext, TlsContexts, TlsFiles
 from heliograph.model.identity import entity_is_valid
 from heliograph.notes import Note
 
@@ -111,7 +111,7 @@ class Connector:
             config = replace(config, targets=config.targets[:1], entity=shown[0], token=shown[1])
         searched = self.search is not None  # it may move to a secure broker
         secure = (searched and self._trust.vouched) or any(target.secure for target in config.targets)
-        tls = TlsContexts(client=client_context(TlsFiles(**self.files))) if secure else None
+        tls = TlsContexts(fresh=FreshContext(TlsFiles(**self.files))) if secure else None
         numbers = None if not self.publisher else PublisherFile(self.publisher, self.publishers or publishers_folder())
         secret = secrets.token_bytes(SECRET_BYTES) if numbers is None else numbers.secret
         used = 0 if numbers is None else numbers.used

@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from heliograph.errors import Reason
 from heliograph.machine import Address, Dial, Peer, Ticket
 from heliograph.sim.distances import Distances
-from heliograph.sim.loop import MICROSECOND, SECOND, Loop
+from heliograph.sim.loop import MICROSECOND, MILLISECOND, SECOND, Loop
 from heliograph.sim.network import LinkHost, SimulatedNetwork
 from heliograph.sim.seat import Seat
 
@@ -66,6 +68,8 @@ class SimulatedDials:
             self._loop.at(instant + DIAL_NS_MAX, self._give_up, dialled)
         elif listener.secure != dial.secure:
             host.fail(seat, ticket, Reason.TLS_FAILED)
+        elif (problem := _problem(host, listener, dial, instant)) is not None:
+            host.fail(seat, ticket, problem)
         else:
             self._accept(dialled, listener, instant)
 
@@ -76,17 +80,32 @@ class SimulatedDials:
 
     def _accept(self, dialled: Dialled, listener: SimulatedListener, instant: int) -> None:
         host, seat, ticket, dial = dialled
-        transport = "tls" if listener.secure else "tcp"
         self.links_made += 1
-        caller = Peer(
-            transport,
-            f"{host.name}:{50_000 + self.links_made % 10_000}",
-            listener=listener.name,
-            identity=host.identity if listener.secure else None,
-            serial=host.serial if listener.secure else "",
+        caller = replace(
+            _peer(host, f"{host.name}:{50_000 + self.links_made % 10_000}", listener.secure), listener=listener.name
         )
-        shown = listener.host.serial if listener.secure else ""
-        called = Peer(transport, f"{dial.host}:{dial.port}", ticket=ticket, serial=shown)
+        called = replace(_peer(listener.host, f"{dial.host}:{dial.port}", listener.secure), ticket=ticket)
         here = host.new_end(seat, called)
         there = listener.host.new_end(listener.host.seat(listener.machine), caller)
         self._network.connect(here, there, instant)
+
+
+def _peer(host: LinkHost, address: str, secure: bool) -> Peer:
+    """A host as the other end sees it: with TLS, it has shown its certificate."""
+    if not secure:
+        return Peer("tcp", address)
+    return Peer("tls", address, identity=host.identity, serial=host.serial, expires_ms=host.expires_ms)
+
+
+def _problem(host: LinkHost, listener: SimulatedListener, dial: Dial, instant: int) -> Reason | None:
+    """Why a TLS handshake fails, as it would live: each side looks at the other's certificate and its own clock."""
+    there = listener.host
+    if not dial.secure:
+        return None
+    if _is_over(there, host.wall.wall_ns(instant)) or _is_over(host, there.wall.wall_ns(instant)):
+        return Reason.CERTIFICATE_EXPIRED
+    return None if there.identity is not None and there.identity.has(dial.role) else Reason.ROLE_MISSING
+
+
+def _is_over(host: LinkHost, wall_ns: int) -> bool:
+    return host.expires_ms is not None and wall_ns // MILLISECOND > host.expires_ms

@@ -70,8 +70,8 @@ class Host:
     # fmt: off
     __slots__ = (
         "_around", "_build", "_consume", "_count_input", "_draw", "_effects", "_next_link", "_on_start", "ends",
-        "free_at", "identity", "inbox", "incarnation", "loop", "name", "node", "paused", "seats", "serial",
-        "service_ns", "service_ns_usual", "settings", "shift", "turning", "up", "wall",
+        "expires_ms", "free_at", "identity", "inbox", "incarnation", "loop", "name", "node", "paused", "seats",
+        "serial", "service_ns", "service_ns_usual", "settings", "shift", "turning", "up", "wall",
     )
     # fmt: on
 
@@ -86,6 +86,7 @@ class Host:
         shift: int = 0,
         identity: Identity | None = None,
         serial: str = "",
+        expires_ms: int | None = None,
     ) -> None:
         self._around = around
         self._draw = around.draw
@@ -97,6 +98,7 @@ class Host:
         self._build = build
         self.identity = identity  # the identity that its certificate proves on secure links
         self.serial = serial  # the number of that certificate
+        self.expires_ms = expires_ms  # its end, Unix time
         self.settings: Any = None  # the result of a LoadSettings job
         self._on_start: Callable[[], None] | None = None
         self.wall = wall or WallClock()

@@ -20,6 +20,7 @@ from typing import Protocol
 from heliograph.errors import Reason
 from heliograph.machine import Instant, LinkId, Peer
 from heliograph.model.identity import Identity
+from heliograph.sim.clock import WallClock
 from heliograph.sim.digest import PARTS_MAX, WRITE, Digest
 from heliograph.sim.distances import Distances, NetworkSettings
 from heliograph.sim.inputs import HostInputs
@@ -125,6 +126,8 @@ class LinkHost(HostInputs, Protocol):
 
     identity: Identity | None  # the identity that its certificate proves on secure links
     serial: str  # the number of that certificate
+    expires_ms: int | None  # its end, Unix time
+    wall: WallClock
     ends: dict[LinkId, End]
 
     def seat(self, machine: str) -> Seat:

@@ -24,6 +24,7 @@ from heliograph.broker.config import (
     TimeConfig,
 )
 from heliograph.discovery.resources.config import ResourcesConfig
+from heliograph.model.identity import Identity, Role
 from heliograph.node import BROKER, Node, build
 from heliograph.sim.clock import WallClock
 from heliograph.sim.host import Host
@@ -60,8 +61,10 @@ class Wiring:
     def _add(self, name: str, plan: BrokerPlan) -> None:
         world = self._world
         seed = world.random(f"broker/{name}").getrandbits(63)
-        host = world.add(name, lambda _: self._build(host, plan, seed))
-        world.listen(host, (name, DEFAULT_PORT), "main", BROKER, plan.auth == "certificate")
+        secure = self._is_secure(name)
+        identity = Identity(name, (Role.BROKER,), "certificate") if secure else None
+        host = world.add(name, lambda _: self._build(host, plan, seed), identity=identity)
+        world.listen(host, (name, DEFAULT_PORT), "main", BROKER, secure)
         if self.pairs:
             host.call_at_start(lambda: host.tell(host.seat(BROKER), Listening((f"{name}:{DEFAULT_PORT}",))))
         world.start(host)
@@ -77,7 +80,7 @@ class Wiring:
         return build(config, seed=seed + host.incarnation, incarnation=incarnation, services=services)
 
     def _config(self, host: str, plan: BrokerPlan) -> BrokerConfig:
-        secure = plan.auth == "certificate"
+        secure = self._is_secure(host)
         topology = self._topology
         names = self._names[host]
         return BrokerConfig(
@@ -91,7 +94,9 @@ class Wiring:
                 cluster=plan.cluster,
                 slot=plan.slot,
                 key=topology.key.encode(),
-                links=tuple(LinkConfig(host=other) for one, other in self.pairs if one == host),
+                links=tuple(
+                    LinkConfig(host=other, secure=self._is_secure(other)) for one, other in self.pairs if one == host
+                ),
                 heartbeat_ms=topology.heartbeat_ms,
                 suspect_ms=topology.suspect_ms,
                 dead_ms=topology.dead_ms,
@@ -102,6 +107,9 @@ class Wiring:
                 poll_s=POLL_S,
             ),
         )
+
+    def _is_secure(self, host: str) -> bool:
+        return self._topology.brokers[host].auth == "certificate"
 
     def rename(self, host: Host) -> None:
         """The next broker started on this host has another name."""
@@ -115,7 +123,7 @@ class Wiring:
         """The operator of the first adds a link to the second."""
         self.pairs[pair] = None
         self._world.journal.write("linked", *pair)
-        self._order(pair[0], {"do": "link", "host": pair[1], "port": DEFAULT_PORT})
+        self._order(pair[0], {"do": "link", "host": pair[1], "port": DEFAULT_PORT, "secure": self._is_secure(pair[1])})
 
     def remove(self, pair: Pair) -> None:
         """The operator removes that link."""

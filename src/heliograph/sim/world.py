@@ -140,6 +140,7 @@ class World:
         wall: WallClock | None = None,
         identity: Identity | None = None,
         serial: str = "",
+        expires_ms: int | None = None,
     ) -> Host:
         """A host that is not running yet. ``build`` makes new machines for each incarnation.
 
@@ -163,6 +164,7 @@ class World:
             shift=shift,
             identity=identity,
             serial=serial,
+            expires_ms=expires_ms,
         )
         return host
 

@@ -253,8 +253,6 @@ def _link_problems(topology: ScenarioTopology) -> list[str]:
     pairs = [tuple(sorted(pair)) for pair in topology.links]
     if len(dict.fromkeys(pairs)) < len(pairs):
         found.append("topology.links: two brokers are linked twice; one link is enough")
-    if topology.links and any(broker.auth != "none" for broker in topology.brokers.values()):
-        found.append("topology.links: linked brokers prove themselves by the key here; leave auth out")
     return found
 
 

@@ -32,6 +32,7 @@ AUTHORITY_DAYS = 3_650
 LEAF_DAYS = 90
 LEAF_DAYS_MAX = 3_650
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
+SERVERS = frozenset((Role.BROKER, Role.DIRECTORY))  # roles of parties that are dialled: only they may be TLS servers
 _SKEW = timedelta(minutes=5)  # so that a peer whose clock is a little behind accepts a new certificate
 _COMMON_NAME_MAX = 64  # the limit of X.509; the whole entity id is in the URI
 _HOST = re.compile(
@@ -107,13 +108,14 @@ def issue(
     ends = min(now + timedelta(days=days), signer.not_valid_after_utc)
     names: list[x509.GeneralName] = [x509.UniformResourceIdentifier(uri) for uri in uris_of(entity, roles)]
     names += [_host(host) for host in dict.fromkeys(hosts)]
+    purposes = [ExtendedKeyUsageOID.CLIENT_AUTH]
+    if not SERVERS.isdisjoint(roles):
+        purposes.insert(0, ExtendedKeyUsageOID.SERVER_AUTH)
     certificate = (
         _builder(_name(entity), signer.subject, key.public_key(), signer_key.public_key(), now, ends, draw)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(certificates=False), critical=True)
-        .add_extension(
-            x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False
-        )
+        .add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .sign(signer_key, hashes.SHA256(), ecdsa_deterministic=True)
     )

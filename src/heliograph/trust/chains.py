@@ -1,7 +1,8 @@
 """Chains: verifies a certificate chain at a given time and names its holder.
 
 In:    a chain of certificates as bytes, the authorities, the wall time.
-Out:   Holder, the proven owner of a key; or ProtocolError with what is wrong.
+Out:   Holder, the proven owner of a key; or ProtocolError with what is wrong. ``check_holder``: what is asked of an
+       entity's certificate beyond the signatures, here and in TLS.
 State: none; Authorities are constant.
 Not here: making certificates (certificates.py), remembering results (keyring.py), TLS handshakes (live/tls.py).
 
@@ -21,6 +22,7 @@ from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import ExtendedKeyUsageOID
 from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
 
 from heliograph.errors import ProtocolError, Reason, UsageError
@@ -109,22 +111,19 @@ class Authorities:
         """The holder of this chain; ProtocolError (CERTIFICATE_…) if it is not proven at this time."""
         certificates = decode_chain(chain)
         try:
-            identity, verified = self._verify(certificates, wall_ns // _SECOND_NS)
+            verified = self._verify(certificates, wall_ns // _SECOND_NS)
         except VerificationError:
             raise self._why(certificates, wall_ns) from None
         except _UNREADABLE:
             raise ProtocolError(Reason.CERTIFICATE_MALFORMED, "a certificate cannot be read") from None
-        if identity is None:
-            raise ProtocolError(Reason.CERTIFICATE_MALFORMED, "the certificate names no entity with a role")
+        identity = check_holder(verified[0])
         if any(self._revoked.has(certificate) for certificate in verified):
             raise ProtocolError(Reason.CERTIFICATE_REVOKED, f"the certificate of {identity.entity} was revoked")
         begins, ends = _dates(verified)
         serials = tuple(certificate.serial_number for certificate in verified)
         return Holder(identity, chain_hash(chain), chain, _checked_key(verified), begins, ends, serials)
 
-    def _verify(
-        self, certificates: Sequence[x509.Certificate], at: int
-    ) -> tuple[Identity | None, Sequence[x509.Certificate]]:
+    def _verify(self, certificates: Sequence[x509.Certificate], at: int) -> Sequence[x509.Certificate]:
         if self._store is None:
             raise VerificationError("no authorities")
         verifier = (
@@ -134,15 +133,12 @@ class Authorities:
             .max_chain_depth(CERTIFICATES_MAX - 1)
             .build_client_verifier()
         )
-        verified = verifier.verify(certificates[0], list(certificates[1:]))
-        names = verified.subjects or []
-        uris = [name.value for name in names if isinstance(name, x509.UniformResourceIdentifier)]
-        return identity_of(uris), verified.chain
+        return verifier.verify(certificates[0], list(certificates[1:])).chain
 
     def _why(self, certificates: Sequence[x509.Certificate], wall_ns: int) -> ProtocolError:
         """Only a chain that was or will be valid is called expired or not yet valid; any other is untrusted."""
         try:
-            _, verified = self._verify(certificates, _dates(certificates)[0])
+            verified = self._verify(certificates, _dates(certificates)[0])
             check_dates(*_dates(verified), wall_ns)
         except ProtocolError as error:
             return error
@@ -151,6 +147,25 @@ class Authorities:
         except _UNREADABLE:
             return ProtocolError(Reason.CERTIFICATE_MALFORMED, "a certificate cannot be read")
         return ProtocolError(Reason.CERTIFICATE_UNTRUSTED, "not issued by an authority that is trusted here")
+
+
+def check_holder(certificate: x509.Certificate, *, serves: bool = False) -> Identity:
+    """The entity that a certificate proves, once its signatures are verified; ProtocolError if it may not be used.
+
+    One rule for signatures and for both ends of TLS: a P-256 key for signatures and key agreement, one entity with a
+    role, and the purpose: client authentication, or server authentication where the holder was dialled (``serves``).
+    """
+    if not _is_p256(certificate):
+        raise ProtocolError(Reason.CERTIFICATE_MALFORMED, "the key is not P-256")
+    if not _may_sign_and_agree(certificate):
+        raise ProtocolError(Reason.CERTIFICATE_MALFORMED, "the key may not be used for signatures and key agreement")
+    if (ExtendedKeyUsageOID.SERVER_AUTH if serves else ExtendedKeyUsageOID.CLIENT_AUTH) not in _purposes(certificate):
+        wanted = "server" if serves else "client"
+        raise ProtocolError(Reason.CERTIFICATE_MALFORMED, f"the certificate is not for {wanted} authentication")
+    identity = identity_of(_uris(certificate))
+    if identity is None:
+        raise ProtocolError(Reason.CERTIFICATE_MALFORMED, "the certificate names no entity with a role")
+    return identity
 
 
 def encode_chain(certificates: Sequence[x509.Certificate]) -> bytes:
@@ -225,8 +240,6 @@ def _checked_key(verified: Sequence[x509.Certificate]) -> ec.EllipticCurvePublic
     """The holder's key. The authority's key was checked when the authority was loaded."""
     if not all(_is_p256(certificate) for certificate in verified[:-1]):
         raise ProtocolError(Reason.CERTIFICATE_MALFORMED, "a key of the chain is not P-256")
-    if not _may_sign_and_agree(verified[0]):
-        raise ProtocolError(Reason.CERTIFICATE_MALFORMED, "the key may not be used for signatures and key agreement")
     key = verified[0].public_key()
     assert isinstance(key, ec.EllipticCurvePublicKey)
     return key
@@ -253,6 +266,21 @@ def _may_sign_and_agree(certificate: x509.Certificate) -> bool:
     except (x509.ExtensionNotFound, *_UNREADABLE):
         return False
     return usage.digital_signature and usage.key_agreement
+
+
+def _purposes(certificate: x509.Certificate) -> list[x509.ObjectIdentifier]:
+    try:
+        return list(certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value)
+    except (x509.ExtensionNotFound, *_UNREADABLE):
+        return []
+
+
+def _uris(certificate: x509.Certificate) -> list[str]:
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        return names.get_values_for_type(x509.UniformResourceIdentifier)
+    except (x509.ExtensionNotFound, *_UNREADABLE):
+        return []
 
 
 def _dates(certificates: Sequence[x509.Certificate]) -> tuple[int, int]:

@@ -140,6 +140,7 @@ class LinkUp(Body, frozen=True):
     incarnation: Age
     nonce: str  # hex, fresh for this link
     network: Network = ""  # the network's name; brokers of different networks do not link
+    renews: bool = False  # in a LINK: it takes the place of the link that these brokers have, without loss
 
 
 class Proof(Body, frozen=True):

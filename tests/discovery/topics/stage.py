@@ -134,7 +134,8 @@ class TopicStage:
                 config, seed=seed + incarnation, incarnation=incarnation, services=self.services(), keyring=keyring
             )
 
-        host = self.world.add(name, make)
+        identity = Identity(name, (Role.BROKER,), "certificate")
+        host = self.world.add(name, make, identity=identity)
         self.world.listen(host, (name, DEFAULT_PORT), "main", BROKER, secure=True)
         self.world.listen(host, (name, 1), "plain", BROKER)
         self.world.start(host)

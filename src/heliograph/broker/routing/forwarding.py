@@ -58,6 +58,12 @@ class Forwarding:
         self.replanned += len(sent) + len(waiting)
         return len(sent) + len(waiting)
 
+    def send_on(self, neighbour: Neighbour, old: Port, now: Instant) -> None:
+        """A neighbour has another link: what still waits for the old one goes there. What was written arrives."""
+        for sink, frames in self._links.abandon(old):
+            assert isinstance(sink, HopSink)
+            self._plan(neighbour, sink.run(frames, self._view.me), now)
+
     def _plan(self, gone: Neighbour, run: TargetedRun, now: Instant) -> None:
         """One that raises is dropped: it must not end the link that it is sent on instead, and then the next."""
         try:

@@ -381,6 +381,10 @@ class Neighbour:
         self.aimed_members = 0  # slots and parts for which there was a sink since the last change
         self.aimed_parts: dict[int, None] = {}
 
+    def move(self, link: Port) -> None:
+        """The neighbour is reached over this link from now on; numbers and what is unconfirmed stay the same."""
+        self.link = link
+
     def suspect(self) -> None:
         """The neighbour is silent: paths avoid it."""
         self.suspected = True

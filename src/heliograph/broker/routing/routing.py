@@ -176,6 +176,12 @@ class Routing:
         else:
             self.announcements.announce_soon()
 
+    def neighbour_moved(self, neighbour: Neighbour, old: Port, now: Instant) -> None:
+        """A neighbour has a new link in place of the old one. No path changes; what waited for the old one follows on
+        the new one."""
+        self.plans.forget_ways(self.view.paths, now)
+        self.forwarding.send_on(neighbour, old, now)
+
     def neighbour_down(self, neighbour: Neighbour, now: Instant) -> None:
         """A neighbour is gone: tell the others, let no barrier wait for it, and send its parcels another way."""
         self.announcements.announce(now)

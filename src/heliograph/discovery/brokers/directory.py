@@ -289,6 +289,7 @@ class Directory:
     def clock(self, wall_ns: int, now: Instant) -> None:
         """The wall clock's time. The first reading also counts as the start."""
         self._clock.read(wall_ns, now)
+        self._anchors.clock(wall_ns, now)
         if not self._started:
             self._started = True
             self._anchors.start(now)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 from heliograph.discovery.brokers.messages import DIRECTORY_FRAMES, DIRECTORY_NAME
 from heliograph.machine import Address, Dial, Instant, LinkId, Outbox, Peer, Ticket, Timers
+from heliograph.model.identity import Role
 from heliograph.wire.frames import Frame, service
 from heliograph.wire.splitter import Splitter
 
@@ -36,7 +37,7 @@ class Uplinks:
         there = [address for address, _ in self._links.values()] + list(self._dials.values())
         for address in self._addresses:
             if address not in there:
-                self._dials[self._outbox.dial(Dial(*address))] = address
+                self._dials[self._outbox.dial(Dial(*address, role=Role.DIRECTORY))] = address
         if self._addresses:
             self._timers.set("uplinks", now + AGAIN_NS, self.start)
 

@@ -21,6 +21,7 @@ import msgspec
 from heliograph.errors import Reason
 from heliograph.machine import Dial, Instant, LinkId, Outbox, Peer, Ticket, Timers
 from heliograph.services.broker_session import BrokerSession
+from heliograph.trust.expiries import Expiries
 
 NS_PER_S = 1_000_000_000
 WAITING_MAX = 1_024  # packages that wait for one link
@@ -63,6 +64,7 @@ class DirectLinks:
         self._dials: dict[Ticket, str] = {}
         self._by_link: dict[LinkId, str] = {}
         self._paused: dict[str, Instant] = {}  # addresses that failed -> not to be used until
+        self._expiries = Expiries(timers, self._certificate_ends, self._close)
 
     def __len__(self) -> int:
         return len(self._links)
@@ -99,15 +101,29 @@ class DirectLinks:
             return True
         for link in self._links.values():
             if link.session is not None and link.session.welcomed:
-                link.session.give_up(Reason.GOODBYE)
-                self._forget(link.session.link)
+                self._close(link.session.link, 0)
                 return True
         return False
+
+    def clock(self, wall_ns: int, now: Instant) -> None:
+        """A reading of the wall clock."""
+        self._expiries.clock(wall_ns, now)
+
+    def _certificate_ends(self, number: LinkId, left_ms: int, late: bool, now: Instant) -> None:
+        """The broker's certificate ends soon: what was published arrives, and the next package dials anew."""
+        self._close(number, now)
+
+    def _close(self, number: LinkId, _now: Instant) -> None:
+        link = self._forget(number)
+        if link is not None and link.session is not None:
+            link.session.give_up(Reason.GOODBYE)
+            self._return(link)
 
     def _forget(self, number: LinkId) -> DirectLink | None:
         address = self._by_link.pop(number, None)
         if address is None:
             return None
+        self._expiries.remove(number)
         self.counts.closed += 1
         return self._links.pop(address, None)
 
@@ -138,6 +154,7 @@ class DirectLinks:
         self._by_link[number] = address
         self.counts.opened += 1
         link.session.hello("resources")
+        self._expiries.add(number, peer, now)
         return True
 
     def _welcomed(self, address: str) -> None:

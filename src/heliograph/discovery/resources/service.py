@@ -247,7 +247,8 @@ class ResourceService:
     # -- the rest of the contract -----------------------------------------------------------------------------------
 
     def clock(self, wall_ns: int, now: Instant) -> None:
-        """The wall clock, used until the broker reports network time."""
+        """The wall clock, used until the broker reports network time, and for the ends of certificates."""
+        self._direct.clock(wall_ns, now)
         if not self._ahead_ns:
             self._ahead_ns = wall_ns - now
 

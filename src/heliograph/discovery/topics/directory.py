@@ -121,6 +121,7 @@ class TopicDirectory:
         """On the first reading it checks its own certificate, from which it takes its name."""
         self._clock.read(wall_ns, now)
         if self._anchors is not None:
+            self._anchors.clock(wall_ns, now)
             return
         own = self._keyring.own
         assert own is not None
@@ -139,6 +140,7 @@ class TopicDirectory:
             self._config, self._name, grants, self._outbox, self._ask, self._say, self._counts
         )
         self._anchors = Anchors(self._anchor_settings(), self._seed, self._outbox, self._timers, self._heard)
+        self._anchors.clock(wall_ns, now)
         self._anchors.start(now)
         for link, peer in self._attached:
             self._anchors.attach(link, peer, now)
