@@ -173,7 +173,7 @@ class StoresDesk:
             if len(self._open) == 1:
                 self._timers.set("open", now + TIME_OUT_MS * NS_PER_MS, self._time_out)
         asker = msgspec.json.decode(frame.headers)
-        body = msgspec.json.decode(frame.payload)
+        body = msgspec.to_builtins(request)
         asked = wire.Asked(number, self._inbox, asker["entity"], asker["roles"], asker["inbox"], body)
         self._session.publish(wire.REQUEST % int(request.store, 16), wire.encode(asked))
 

@@ -88,7 +88,7 @@ class RightsKeeper:
                     raise ProtocolError(Reason.QUESTION_UNKNOWN, f"rights cannot {other!r}")
         except ProtocolError as error:
             self._refuse(frame, error)
-        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
             self._refuse(frame, ProtocolError(Reason.BODY_MALFORMED, str(error)[:200]))
 
     def _present(
