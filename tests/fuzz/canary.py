@@ -242,7 +242,7 @@ class Canary:
         ):
             self._must(self.ask(self.listener, "stores", request))
 
-    # -- questions ------------------------------------------------------------------------------------------------------
+    # -- questions ----------------------------------------------------------------------------------------------------
 
     def check_answers(self) -> None:
         """A topic and a resource are found, and a datagram is answered."""
@@ -305,8 +305,8 @@ class Canary:
                     raise FaultError(f"{wire_.name} heard {heard} while nobody sang")
 
     def _is_permitted(self, publication: grammar.Frame) -> bool:
-        """May others send this to the canary? To Entity/canary whoever has a certificate may, as the topic directory does;
-        to its inbox whoever knows it, on a topic of the inbox or directed there from a topic that is not guarded."""
+        """May others send this to the canary? To Entity/canary whoever has a certificate may, as the topic directory
+        does; to its inbox whoever knows it, on a topic of the inbox, or directed there from one that is not guarded."""
         if MARK in publication.payload:
             return False
         if publication.topic.startswith(b"Entity/"):

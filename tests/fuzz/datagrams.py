@@ -17,7 +17,6 @@ from heliograph.discovery.brokers import messages as discovery
 from heliograph.discovery.brokers.messages import BODIES, Message, MessageKind
 from heliograph.discovery.brokers.signing import domain_of
 from heliograph.timekeeping.sntp import PACKET
-from tests.conformance import grammar
 from tests.conformance.grammar import put_together
 from tests.fuzz.neighbours import NAME
 from tests.fuzz.signed_messages import keyring
@@ -83,7 +82,11 @@ def _fields(kind: MessageKind, dice: random.Random, known: Knowledge) -> dict[st
         **{"broker": dice.choice(["new", NAME, "beside"]), "incarnation": dice.randint(0, 5), "number": 3},
         **{"lifetime_s": 60, "ports": {"tcp": 1, "udp": 4}, "address": "main/0", "island": "i", "withdrawn": False},
         **{"geography": "g", "institution": "i", "timestamp_ns": 1, "error_ns": -1, "settling": False, "before": ["i"]},
-        **{"usage": {"connections": 1, "links": 1, "cpu_permille": 1}, "sent_ns": dice.getrandbits(60), "private": True},
+        **{
+            "usage": {"connections": 1, "links": 1, "cpu_permille": 1},
+            "sent_ns": dice.getrandbits(60),
+            "private": True,
+        },
         **{"by": "bdn", "last": dice.random() < 0.5, "hash": dice.randbytes(32), "chain": b"c" * 99},
         **{"request": b"", "response": b""},
     }

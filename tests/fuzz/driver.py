@@ -277,7 +277,7 @@ class Driver:
         if isinstance(end.far, End) and not end.far.has_ended:
             self._put(self._detach, end.far, Reason.CLOSED)
 
-    # -- effects --------------------------------------------------------------------------------------------------------
+    # -- effects ------------------------------------------------------------------------------------------------------
 
     def _carry_out(self, seat: Seat, effects: Effects) -> None:
         for link, parts in effects.writes:

@@ -182,7 +182,11 @@ def _shoot(seed: int, number: int, count: int) -> Outcome:
 def _pace(done: int, count: int, passed: float) -> str:
     rate = done / max(passed, 0.001)
     left = (count - done) / max(rate, 0.001)
-    return f"{rate:>8,.0f}/s, about {left / 60:.0f} min left" if left >= 90 else f"{rate:>8,.0f}/s, about {left:.0f} s left"
+    return (
+        f"{rate:>8,.0f}/s, about {left / 60:.0f} min left"
+        if left >= 90
+        else f"{rate:>8,.0f}/s, about {left:.0f} s left"
+    )
 
 
 def _tell(text: str) -> None:

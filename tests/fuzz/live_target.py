@@ -15,9 +15,9 @@ from collections import Counter, deque
 from typing import Any
 
 from tests.conformance import grammar
-from tests.fuzz.steps import Input
 from tests.fuzz.driver import FaultError
 from tests.fuzz.network_target import STAYING_MAX, reason_in
+from tests.fuzz.steps import Input
 from tests.wire.live_broker import LiveBroker
 from tests.wire.stdlib_client import StdlibClient
 

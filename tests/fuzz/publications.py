@@ -96,7 +96,9 @@ def _forged(dice: random.Random, known: Knowledge, secret: bytes) -> bytes:
     return dice.choice(
         [
             put_together(STORED, number, b"", inbox, origin=int(known.store, 16), flags=dice.choice([0, 1, 4, 8])),
-            put_together(grammar.EVENT, number, drop, b"Services/Stores/Request/" + known.store.encode(), origin=origin),
+            put_together(
+                grammar.EVENT, number, drop, b"Services/Stores/Request/" + known.store.encode(), origin=origin
+            ),
             put_together(grammar.EVENT, number, body(**shown), b"Services/Stores/Advertisement", origin=origin),
             put_together(grammar.EVENT, number, b"{}", b"Services/Stores/Wanted", origin=origin),
         ]

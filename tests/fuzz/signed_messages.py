@@ -18,6 +18,7 @@ from base64 import b64encode
 from functools import cache
 from hashlib import sha256
 from typing import Any
+from zlib import compress
 
 import msgspec
 
@@ -109,7 +110,9 @@ def _statement(dice: random.Random, known: Knowledge, who: str) -> tuple[TopicKi
     """A message that the directory would take."""
     said: dict[str, Any] = {"id": dice.randbytes(16), "issued_ms": known.wall_ms}
     topic = dice.randbytes(16)
-    match dice.choice(["locate", "create", "renew", "advertise", "advertise", "withdraw", "search", "search", "unwatch"]):
+    match dice.choice(
+        ["locate", "create", "renew", "advertise", "advertise", "withdraw", "search", "search", "unwatch"]
+    ):
         case "locate":
             return TopicKind.LOCATE, said | {"institution": "i", "creates": True}, []
         case "create":
@@ -118,7 +121,11 @@ def _statement(dice: random.Random, known: Knowledge, who: str) -> tuple[TopicKi
             lived = {"lifetime_s": 600, "advertisement": _advertisement(dice, known, who, topic)}
             return TopicKind.RENEW, said | lived, [_chain(DIRECTORY)]
         case "advertise":
-            return TopicKind.ADVERTISE, said | {"advertisement": _advertisement(dice, known, who, topic)}, [_chain(DIRECTORY)]
+            return (
+                TopicKind.ADVERTISE,
+                said | {"advertisement": _advertisement(dice, known, who, topic)},
+                [_chain(DIRECTORY)],
+            )
         case "withdraw":
             return TopicKind.WITHDRAW, said | {"topic": topic}, []
         case "search":
@@ -129,7 +136,7 @@ def _statement(dice: random.Random, known: Knowledge, who: str) -> tuple[TopicKi
 
 def _search(dice: random.Random, known: Knowledge) -> dict[str, Any]:
     language = dice.choice(QUERY_LANGUAGES)
-    query = TopicQuery(language, TEXTS[language])
+    query = TopicQuery(language, TEXTS[language if dice.random() < 0.7 else dice.choice(QUERY_LANGUAGES)])
     times = {"created_from_ms": 1, "created_until_ms": 1 << 51, "expires_until_ms": 1 << 51, "valid_for_ms": 5}
     more = {"owner": "canary", "institution": "i", "space": "s", "topics": [b"t" * 16], **times, "newest_first": True}
     asked = _plain(query) | dict(dice.sample(sorted(more.items()), dice.randint(0, 3)))
@@ -164,7 +171,12 @@ def _said(dice: random.Random, kind: TopicKind, fields: dict[str, Any], who: str
 def _right(dice: random.Random, known: Knowledge, who: str) -> tuple[list[bytes], list[Step]]:
     """A bundle with grants, or a revocation; and a proof of the holder's key, if the broker asks for one."""
     if dice.random() < 0.3:
-        return [_ask(dice, {"do": "revoke", "statement": _text(_revocation(dice, known, who)), "chains": [_text(_chain(who))]})], []
+        return [
+            _ask(
+                dice,
+                {"do": "revoke", "statement": _text(_revocation(dice, known, who)), "chains": [_text(_chain(who))]},
+            )
+        ], []
     bundle = _bundle(dice, known, who)
     request = {"do": "present", "bundle": bundle}
     twists = dice.choice(["", "", "signature", "broker", "session", "holder", "cut", "json"])
@@ -196,8 +208,6 @@ def _bundle(dice: random.Random, known: Knowledge, who: str) -> str:
         chains = dice.choice([[], chains * 3, [_flipped(chains[0], dice)], [b""]])
     fields = {"advertise": advertise, "chains": chains, "grants": granted, "epoch": 1, "key": b"k" * 32}
     if fault == "packed":
-        from zlib import compress
-
         return _text(compress(twist(fields, MSGPACK, dice), 6))
     text = encode_bundle(GrantBundle(**fields))
     return str(dice.choice([text[:-3], text + "x", "", "AAAA", text.lower(), "ä"])) if fault == "text" else text
@@ -255,11 +265,11 @@ def _creation(dice: random.Random, who: str) -> Creation:
 
 
 def _advertisement(dice: random.Random, known: Knowledge, who: str, topic: bytes) -> bytes:
-    """An advertisement that the attackers' directory signed; one in three has something wrong in it."""
+    """An advertisement that the attackers' directory signed, or none; one in three has something wrong in it."""
     made = advertised(_creation(dice, who), topic, DIRECTORY, known.wall_ms, known.wall_ms, known.wall_ms + HOUR_MS)
     fields = _plain(made)
     payload = twist(fields, MSGPACK, dice) if dice.random() < 0.3 else msgspec.msgpack.encode(fields)
-    return keyring(DIRECTORY).sign(ADVERTISEMENT_DOMAIN, payload)
+    return keyring(DIRECTORY if dice.random() < 0.9 else who).sign(ADVERTISEMENT_DOMAIN, payload)
 
 
 def _advertise(dice: random.Random, known: Knowledge, who: str, topic: bytes) -> bytes:

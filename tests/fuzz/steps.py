@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 
 @dataclass(frozen=True)
 class Step:
-    """Something a peer does: dial LISTENER[@BROKER] | bytes HEX | silence MS | press | leave | prove ENTITY [FAULT] HEX;
-    without a link: datagram SOURCE TARGET HEX | until MS, which lets time pass until then.
+    """Something a peer does: dial LISTENER[@BROKER] | bytes HEX | silence MS | press | leave | prove ENTITY [FAULT]
+    HEX; without a link: datagram SOURCE TARGET HEX | until MS, which lets time pass until then.
 
     Who dials "client", "admin" or "broker" shows a certificate with that role; "prove" answers the challenge of the
     service "rights" for the bundle in HEX, with one thing wrong in the proof.

@@ -8,6 +8,7 @@ Not here: the long run (``make fuzz``).
 
 from __future__ import annotations
 
+from collections import deque
 from pathlib import Path
 from random import Random
 from typing import Any, get_args
@@ -138,8 +139,7 @@ def test_a_wrong_delivery_is_noticed(frame: bytes, harm: str) -> None:
     target = NetworkTarget(rules=())  # without its access rules, everybody may use the canary's topics
     given = Input("frames", [Step(0, "dial", word="main"), Step(0, "bytes", hello(SECRETS[0]) + frame)])
     with pytest.raises(FaultError, match=harm):
-        for _ in range(4):
-            target.shoot(given)
+        deque(map(target.shoot, [given] * 6), maxlen=0)  # the canary does not sing after each input
 
 
 def test_a_request_without_an_answer_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,6 +151,7 @@ def test_a_request_without_an_answer_is_noticed(monkeypatch: pytest.MonkeyPatch)
         target.finish()
 
 
+@pytest.mark.slow
 def test_what_did_harm_is_kept_in_few_steps_and_can_be_shot_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

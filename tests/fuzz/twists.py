@@ -1,8 +1,8 @@
 """Twists: a valid body, JSON or MessagePack, with one thing wrong in it, however deep it lies.
 
 In:    a body as plain values; which of the two forms; dice.
-Out:   its bytes: a value of another type or out of bounds, a number or text that cannot be decoded, a key missing, twice
-       or unknown, something nested too deep; or the whole of it cut, empty or of another type.
+Out:   its bytes: a value of another type or out of bounds, a number or text that cannot be decoded, a key missing,
+       twice or unknown, something nested too deep; or the whole of it cut, empty or of another type.
 State: none.
 Not here: the valid bodies (service_requests.py, signed_messages.py, …), frames (mutations.py).
 """
@@ -46,7 +46,22 @@ class Form:
 
 
 NUMBERS = (0, -1, 1, 2**15, 2**16, 2**31 - 1, 2**31, 2**32, 2**53, 2**62 - 1, 2**62, 2**63 - 1, -(2**63), -(2**31))
-TEXTS = ("", " ", "a", "\x00", "\u2028", "é" * 70, "x" * 129, "y" * 3_000, "../..", "%s{0}", "true", "#", "+/#", "-" * 16)
+TEXTS = (
+    "",
+    " ",
+    "a",
+    "\x00",
+    "\u2028",
+    "é" * 70,
+    "x" * 129,
+    "y" * 3_000,
+    "../..",
+    "%s{0}",
+    "true",
+    "#",
+    "+/#",
+    "-" * 16,
+)
 
 JSON = Form(
     plain=lambda value: json.dumps(value).encode(),
@@ -146,7 +161,9 @@ def _near(value: Any, dice: random.Random) -> Any:
             return dice.choice([*TEXTS, value[:cut], value + "x", value.upper(), value[:cut] + "\x00" + value[cut:]])
         case bytes():
             at = dice.randint(0, len(value))
-            flipped = value[:at] + bytes([value[at] ^ 1 << dice.randrange(8)]) + value[at + 1 :] if at < len(value) else b""
+            flipped = (
+                value[:at] + bytes([value[at] ^ 1 << dice.randrange(8)]) + value[at + 1 :] if at < len(value) else b""
+            )
             return dice.choice([b"", value[:at], value + b"x", flipped, flipped, dice.randbytes(16), bytes(len(value))])
         case _:
             raise TypeError(f"nothing is near {value!r}")
