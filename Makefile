@@ -72,7 +72,7 @@ bench: .venv/.stamp ## the short form of every benchmark, one after another
 bench-peers: ## install the brokers that the benchmarks compare with (Debian, Ubuntu)
 	@benchmarks/install-peers.sh
 
-fuzz: .venv/.stamp ## send INPUTS broken and mutated inputs to a broker
+fuzz: .venv/.stamp ## send INPUTS broken and mutated inputs to a network of brokers with all services, on all cores
 	$(RUN) -m tests.fuzz.fuzz --inputs $(INPUTS)
 
 soak: .venv/.stamp ## every property with ten times the examples, new ones each time, all crash points of the archive, then every shipped scenario over SEEDS seeds

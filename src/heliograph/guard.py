@@ -36,7 +36,7 @@ class Guard:
         self._places: dict[Place, tuple[int, int]] = {}  # when it was told, and how often it was caught since
 
     def caught(self, where: str, error: Exception, now: int, link: int = 0, entity: str = "") -> None:
-        """An exception was caught at ``where``. ``link`` and ``entity`` are those of the peer, if they are known. A part
+        """An exception was caught at ``where``. ``link`` and ``entity`` are the peer's, if they are known. A part
         that does not know the time passes 0."""
         now = self._latest = max(now, self._latest)
         code, line = _innermost(error.__traceback__)

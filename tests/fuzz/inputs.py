@@ -1,78 +1,55 @@
-"""Inputs for the fuzzer: what peers do to a broker, bytes and silences, good and bad.
+"""Inputs for the fuzzer: what peers do to brokers and their services, bytes and silences, good and bad.
 
-In:    dice.
-Out:   Input: steps that one or two peers take (dial, bytes, silence, press, leave); as text, for the corpus.
+In:    dice, and what attackers know.
+Out:   the next Input, of any kind (KINDS); here those of the kind "frames".
 State: none beyond one input's dice.
-Not here: sessions (valid.py, neighbours.py), what goes wrong with them (mutations.py), carrying an input out
-          (targets.py).
+Not here: the other kinds (datagrams.py, service_requests.py, signed_messages.py, publications.py), sessions (valid.py,
+          neighbours.py), what goes wrong with them (mutations.py), carrying an input out (network_target.py).
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from itertools import pairwise
 
 from tests.conformance import grammar
 from tests.conformance.grammar import put_together
 from tests.fuzz import neighbours
+from tests.fuzz.datagrams import datagrams
 from tests.fuzz.mutations import mutate
+from tests.fuzz.publications import stored
+from tests.fuzz.service_requests import requests
+from tests.fuzz.signed_messages import signed
+from tests.fuzz.steps import Input, Knowledge, Step
 from tests.fuzz.valid import FILTERS, SECRETS, TOKEN, event, hello, session, subscribe
 
 
-@dataclass(frozen=True)
-class Step:
-    """Something a peer does: dial LISTENER | bytes HEX | silence MS | press | leave.
-
-    Who dials "admin" or "broker" shows a certificate with that role.
-    """
-
-    peer: int
-    verb: str
-    data: bytes = b""
-    word: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.peer} {self.verb} {self.data.hex() or self.word}".rstrip()
+def make(dice: random.Random, known: Knowledge, lies: bool = False) -> Input:
+    """The next input for a network. Where brokers lie, some who dial are proven brokers."""
+    if lies:
+        return frames(dice, lies=True)
+    make_one = dice.choices(list(KINDS), list(KINDS.values()))[0]
+    return make_one(dice, known)
 
 
-@dataclass
-class Input:
-    """What peers do to a broker, and how it was made."""
-
-    kind: str  # "mutated", "random", "valid" or "special"
-    steps: list[Step] = field(default_factory=list)
-
-    def __str__(self) -> str:
-        return "\n".join([f"# {self.kind}", *map(str, self.steps)]) + "\n"
-
-    @staticmethod
-    def read(text: str) -> Input:
-        """An input as it was written to the corpus."""
-        steps = []
-        for line in text.splitlines():
-            if line and not line.startswith("#"):
-                peer, verb, *rest = line.split(" ", 2)
-                word = rest[0] if rest else ""
-                data = bytes.fromhex(word) if verb == "bytes" else b""
-                steps.append(Step(int(peer), verb, data, "" if data else word))
-        return Input(text.partition("\n")[0].removeprefix("# "), steps)
-
-
-def make(dice: random.Random, live: bool = False) -> Input:
-    """The next input; for a live broker without steps that only a simulated one can take."""
+def frames(dice: random.Random, live: bool = False, lies: bool = False) -> Input:
+    """A session of a client or broker; for a live broker without steps that only a network of ours can take."""
     kind = dice.choices(["mutated", "random", "valid", "special"], [65, 12, 8, 15])[0]
     if kind == "special":
-        name = dice.choice([name for name in SPECIALS if not live or name not in NOT_LIVE])
-        return Input("special", SPECIALS[name](dice))
-    listener = dice.choices(["main", "token", "mutual", "broker"], [70, 7, 3, 20])[0]
+        left_out = (*(NOT_LIVE if live else ()), *(() if live or lies else LYING))
+        name = dice.choice([name for name in SPECIALS if name not in left_out])
+        return Input("frames", SPECIALS[name](dice))
+    weights = [50, 7, 3, 40] if lies else [70, 7, 3, 20 if live else 0]
+    listener = dice.choices(["main", "token", "mutual", "broker"], weights)[0]
     if kind == "random":
         data = _noise(dice)
     else:
-        frames = neighbours.session(dice) if listener == "broker" else session(dice, listener)
-        data = b"".join(frames) if kind == "valid" else mutate(frames, dice)
-    return Input(kind, [Step(0, "dial", word=listener), *pieces(0, data, dice), *_ending(dice)])
+        as_broker = listener == "broker" or (not live and dice.random() < 0.1)  # without proof, if it is at another
+        said = neighbours.session(dice) if as_broker else session(dice, listener)
+        data = b"".join(said) if kind == "valid" else mutate(said, dice)
+    node = "" if live or listener == "broker" else dice.choice(["", "", "@beside"])
+    return Input("frames", [Step(0, "dial", word=listener + node), *pieces(0, data, dice), *_ending(dice)])
 
 
 def pieces(peer: int, data: bytes, dice: random.Random) -> list[Step]:
@@ -206,3 +183,17 @@ SPECIALS: dict[str, Callable[[random.Random], list[Step]]] = {
     "a crowded cluster": _a_crowded_cluster,
 }
 NOT_LIVE = ("say nothing", "fall silent", "ask as an administrator")  # they need a clock or an identity of ours
+LYING = ("a broker of our own name", "a crowded cluster")  # they need a broker's certificate
+
+
+def _frames(dice: random.Random, known: Knowledge) -> Input:
+    return frames(dice)
+
+
+KINDS: dict[Callable[[random.Random, Knowledge], Input], int] = {  # with their weights
+    _frames: 25,
+    requests: 35,
+    stored: 15,
+    signed: 15,
+    datagrams: 10,
+}

@@ -3,7 +3,7 @@
 In:    inputs (inputs.py), without steps that need a clock of ours.
 Out:   FaultError if an input does harm; how often each reason was heard.
 State: one process, a canary, and a few sockets of earlier inputs that stay.
-Not here: the machine (targets.py).
+Not here: a network of machines (network_target.py).
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from collections import Counter, deque
 from typing import Any
 
 from tests.conformance import grammar
-from tests.fuzz.inputs import Input
-from tests.fuzz.targets import STAYING_MAX, FaultError, reason_in
+from tests.fuzz.driver import FaultError
+from tests.fuzz.network_target import STAYING_MAX, reason_in
+from tests.fuzz.steps import Input
 from tests.wire.live_broker import LiveBroker
 from tests.wire.stdlib_client import StdlibClient
 

@@ -18,7 +18,7 @@ from tests.conformance.grammar import put_together
 
 TOKEN = "the right token"  # of the entity "tester", at the listener "token"
 SECRETS = [bytes([number]) * 16 for number in range(40)]  # few, so that sessions meet and take over from each other
-TOPICS = ["a", "a/b", "a/b/c", "b", "b/a", "private/a", "System/a", "canary/forged", "x" * 40, "ä/ö"]
+TOPICS = ["a", "a/b", "a/b/c", "b", "b/a", "private/a", "System/a", "canary/forged", "Entity/canary", "x" * 40, "ä/ö"]
 FILTERS = ["a", "a/+", "a/#", "#", "+", "+/a", "b/#", "private/#", "System/#", "canary/#", "ä/+"]
 CONDITIONS = [  # language and text
     ("predicates", "price > 5"), ("predicates", "price <= 5 and kind = 'ä'"), ("predicates", "kind present"),
@@ -26,6 +26,7 @@ CONDITIONS = [  # language and text
     ("xpath", "//item[price > 140]"), ("tags", "class=stock"), ("integer", "10..20"),
 ]  # fmt: skip
 REQUEST, DIRECTED = 16, 8
+UNPROVEN = b"from somebody without a certificate"
 
 
 def body(**fields: Any) -> bytes:
@@ -93,10 +94,9 @@ def session(dice: random.Random, listener: str = "main") -> list[bytes]:
             case "event":
                 expires_us = dice.choice([None, None, 1, 2**60])
                 for _ in range(dice.randint(1, 5)):
-                    topic, payload = (
-                        dice.choice(TOPICS),
-                        dice.choice([dice.randbytes(8), b"<item><price>150</price></item>"]),
-                    )
+                    topic = dice.choice(TOPICS)
+                    payload = dice.choice([dice.randbytes(8), b"<item><price>150</price></item>"])
+                    payload = UNPROVEN if listener != "token" and topic == "Entity/canary" else payload
                     frames.append(event(secret, topic, sequence, payload, expires_us, content(dice)))
                     sequence += dice.choice([1, 1, 1, 2])
             case "request":

@@ -100,12 +100,12 @@ class Directory:
         self._buckets = Buckets(config.rate_per_s, config.burst, config.sources_max)
         self._signing = Signing(keyring, required=False)
         self._required = keyring is not None  # then only brokers that prove their role are kept
-        output = self._output = DirectoryOutput(self._outbox)
+        self._guests = Guests(config, self._outbox)
+        output = self._output = DirectoryOutput(self._outbox, self._guests)
         known = self._known = KnownBrokers(config)
         self._pings = BrokerPings(config, seed, known, output)
         anchors = self._anchors = Anchors(_anchor_settings(config), seed, self._outbox, self._timers, self._heard)
         self._requests = RequestIntake(config, known, anchors, self._signing, output, self._counts)
-        self._guests = Guests(config, self._outbox)
         self._questions = Questions(config.local_digest, self.report)
         self._learner = ListLearner(keyring, self._clock, self._counts) if keyring is not None else None
         self._started = False
@@ -240,7 +240,7 @@ class Directory:
                 self._outbox.hang_up(link, Reason.INTERNAL_ERROR)
                 return
         if guest.splitter.fault is not None:
-            self._outbox.hang_up(link, guest.splitter.fault)
+            self._guests.hang_up(link, guest.splitter.fault)
 
     def _receive_from(self, guest: Guest, link: LinkId, message: Message, now: Instant) -> None:
         """A link proves the host at its other end, so no cookie is needed; the port is as the guest states it."""

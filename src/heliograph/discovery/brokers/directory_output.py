@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from heliograph.discovery.brokers import messages
 from heliograph.discovery.brokers.config import SOCKET
+from heliograph.discovery.brokers.guests import Guests
 from heliograph.discovery.brokers.known_broker import KnownBroker
 from heliograph.discovery.brokers.messages import DATAGRAM_BYTES_MAX, DIRECTORY_NAME, Certificate, MessageBody
 from heliograph.machine import Address, LinkId, Outbox
@@ -19,16 +20,18 @@ from heliograph.wire.frames import service
 class DirectoryOutput:
     """Sends the messages of one directory."""
 
-    def __init__(self, outbox: Outbox) -> None:
+    def __init__(self, outbox: Outbox, guests: Guests) -> None:
         self._outbox = outbox
+        self._guests = guests
 
     def send(self, address: Address, data: bytes) -> None:
         """One datagram."""
         self._outbox.datagrams.append((SOCKET, address, data))
 
     def write(self, link: LinkId, data: bytes) -> None:
-        """One message on a link."""
-        self._outbox.writes.append((link, [service(DIRECTORY_NAME, data, 0)]))
+        """One message on a link. What comes too late for a guest that has left, such as a relayed answer, is dropped."""
+        if self._guests.is_here(link):
+            self._outbox.writes.append((link, [service(DIRECTORY_NAME, data, 0)]))
 
     def answer(self, address: Address, link: LinkId | None, body: MessageBody, cookie: bytes) -> None:
         """To a requester: on its link, otherwise by datagram with the cookie that it presented, which no other party

@@ -29,6 +29,7 @@ class Guest:
     splitter: Splitter
     heard_at: Instant
     known: KnownBroker | None = None  # the broker that advertised itself here
+    is_leaving: bool = False  # we hung up, and the link has not been detached yet
 
 
 class Guests:
@@ -76,6 +77,16 @@ class Guests:
             guest.heard_at = now
         return guest
 
+    def is_here(self, link: LinkId) -> bool:
+        """True if something may be written to this link."""
+        guest = self._guests.get(link)
+        return guest is not None and not guest.is_leaving
+
+    def hang_up(self, link: LinkId, reason: Reason) -> None:
+        """End the link of a guest."""
+        self._guests[link].is_leaving = True
+        self._outbox.hang_up(link, reason)
+
     def advertised(self, link: LinkId, known: KnownBroker | None) -> None:
         """This guest advertised a broker, or withdrew it (None)."""
         self._guests[link].known = known
@@ -92,4 +103,4 @@ class Guests:
         for link, guest in self._guests.items():
             if now - guest.heard_at > self._config.link_idle_ms * NS_PER_MS:
                 guest.heard_at = now
-                self._outbox.hang_up(link, Reason.SILENT)
+                self.hang_up(link, Reason.SILENT)
