@@ -38,6 +38,7 @@ _HINTS = {
     Reason.RESPONDERS_MISSING: "start one, for example with `heliograph reply TOPIC --echo`",
     Reason.NETWORK_OTHER: "leave out --url and --network for whatever there is, or give the --url of a broker of yours",
     Reason.ASK_DENIED: "the role admin is needed: be the user that runs the broker, or use an admin's credential",
+    Reason.TOPIC_KEY_UNSIGNED: "the grant was changed on its way, or is of an earlier version: ask for a new one",
 }
 _ENDS = (Reason.CLOSED, Reason.RESET)
 

@@ -43,7 +43,7 @@ INTEGER_MIN, INTEGER_MAX = -(1 << 63), (1 << 64) - 1  # of MessagePack
 NUL = "\0"  # PostgreSQL keeps no text that contains it
 SEALED_DOMAIN = b"heliograph/topic-descriptors/1"
 ID_DOMAIN = b"heliograph/topic-id/1"
-_ID_PURPOSE = b"heliograph topic 1"
+_ID_HEAD = framed(b"heliograph topic 1", ID_DOMAIN, b"")
 _ROOT = CREATED_ROOT.decode()
 
 Id = Annotated[bytes, msgspec.Meta(min_length=ID_BYTES, max_length=ID_BYTES)]
@@ -225,7 +225,7 @@ def uuid_text(id: bytes) -> str:
 
 def id_of(creator: str, nonce: bytes) -> bytes:
     """The UUID (version 8) of a topic of this entity: the same after a renewal of the topic or of a certificate."""
-    said = framed(_ID_PURPOSE, ID_DOMAIN, nonce + creator.encode())  # the nonce has a fixed length, so this is unique
+    said = _ID_HEAD + nonce + creator.encode()  # the nonce has a fixed length, so no two creators say the same
     changed = bytearray(sha256(said).digest()[:ID_BYTES])
     changed[6] = changed[6] & 0x0F | ID_VERSION << 4
     changed[8] = changed[8] & 0x3F | 0x80
