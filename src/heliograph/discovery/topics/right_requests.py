@@ -48,7 +48,7 @@ class ListRevocations(Body, frozen=True, tag="revocations", tag_field="do"):
     """Ask for revocations of grants, in pages; for directories only."""
 
     since: str = ""  # of an earlier answer: which life of the broker its numbers are of
-    after: Annotated[int, Meta(ge=0, lt=1 << 63)] = 0  # the last number of an earlier answer
+    after: Annotated[int, Meta(ge=0, le=1 << 53)] = 0  # the last number of an earlier answer
 
 
 RightsRequest = PresentGrant | RevokeGrants | ListDigests | ListPiece | ListRevocations
