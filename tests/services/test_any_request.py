@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from heliograph import node
 from heliograph.discovery.brokers import messages
 from heliograph.services.declared import Service
-from heliograph.wire.requests import Requests
+from heliograph.wire.requests import RequestTypes
 from tests.examples import examples
 from tests.services.greeter import GREETER_SERVICE
 from tests.services.office import Office
@@ -59,7 +59,7 @@ def service_of(name: str) -> Service[Any]:
 
 
 @cache
-def requests_of(name: str) -> Requests[Any] | None:
+def requests_of(name: str) -> RequestTypes[Any] | None:
     return service_of(name).requests()
 
 

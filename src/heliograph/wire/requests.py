@@ -37,7 +37,7 @@ class Asker(Body, frozen=True):
     session: str  # its origin, 16 hexadecimal digits
 
 
-class Requests(Generic[R]):
+class RequestTypes(Generic[R]):
     """The requests that one service takes: a struct, or a union of structs that differ in the field ``do``.
 
     A request that is none of them is refused with ``malformed``. ``read`` replaces JSON by another form.
@@ -78,7 +78,7 @@ class Requests(Generic[R]):
             raise ProtocolError(self.malformed, text) from None
 
 
-_askers = Requests(Asker)
+_askers = RequestTypes(Asker)
 
 
 def decode_asker(headers: bytes) -> Asker:
