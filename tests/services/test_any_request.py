@@ -168,6 +168,7 @@ def test_a_service_that_is_added_is_covered(monkeypatch: pytest.MonkeyPatch) -> 
     requests_of.cache_clear()
     office = Office()
     assert office.outcome(office.ask("greeter", b'{"name":"Ada"}')) == ""
-    for body in (b'{"name":5}', b"{}", b'{"name":"\xff"}', *HOSTILE):
+    deep = b'{"name":"Ada","unknown":%b}' % (b"[" * DEEP + b"]" * DEEP)
+    for body in (b'{"name":5}', b"{}", b'{"name":"\xff"}', deep, *HOSTILE):
         assert office.outcome(office.ask("greeter", body)) == "body_malformed"
     requests_of.cache_clear()
