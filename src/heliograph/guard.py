@@ -36,8 +36,10 @@ class Guard:
         self._places: dict[Place, tuple[int, int]] = {}  # when it was told, and how often it was caught since
 
     def caught(self, where: str, error: Exception, now: int, link: int = 0, entity: str = "") -> None:
-        """An exception was caught at ``where``. ``link`` and ``entity`` are the peer's, if they are known. A part
-        that does not know the time passes 0."""
+        """An exception was caught at ``where``. ``link`` and ``entity`` are the peer's, as far as they are known.
+
+        A part that does not know the time passes 0.
+        """
         now = self._latest = max(now, self._latest)
         code, line = _innermost(error.__traceback__)
         place = (where, type(error), code, line)

@@ -9,7 +9,7 @@ from tests.architecture.house import SOURCE, Import, imports_of, source_files
 # A room may import from its own row and from the rows above it.
 ORDER = (
     ("apart", "errors", "kernels", "model"),
-    ("notes", "machine", "repository", "vault"),
+    ("guard", "notes", "machine", "repository", "vault"),
     ("trust", "timekeeping"),
     ("wire",),
     ("matching",),

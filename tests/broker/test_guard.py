@@ -19,6 +19,9 @@ from heliograph.guard import AGAIN_NS, Guard
 from heliograph.machine import Effects, Peer
 from heliograph.model.origin import origin_of
 from heliograph.notes import Note, WorkFailed
+from heliograph.sim.digest import Digest
+from heliograph.sim.journal import Journal
+from heliograph.sim.loop import Loop
 from heliograph.stores.known import KnownStores
 from heliograph.wire import bodies
 from heliograph.wire.frames import Frame, Kind, control, event
@@ -244,3 +247,19 @@ def test_the_traceback_is_written_once_per_place_and_minute(caught: Caught) -> N
         ("here", 7, "alice", 2),
     ]
     assert len(notes[0].traceback) < 500
+
+
+def test_a_simulated_run_has_the_type_of_an_exception_but_no_lines_of_code() -> None:
+    def digest(traceback: str) -> str:
+        found = Digest()
+        effects = Effects()
+        effects.notes = [WorkFailed("frame", "TypeError", 3, "alice", 0, traceback)]
+        found.add_rest(0, 1, effects)
+        return found.hex()
+
+    assert digest("reading.py:7 read > TypeError: x") == digest("reading.py:8 read > TypeError: x")
+    journal = Journal(Loop())
+    journal.write("note", "a", WorkFailed("frame", "TypeError", 3, "alice", 0, "reading.py:7 read > TypeError: x"))
+    [line] = journal.lines()
+    assert "error=TypeError" in line
+    assert "reading.py" not in line

@@ -38,7 +38,7 @@ def test_the_service_is_the_one_that_test_new_service_adds() -> None:
     """tests/services/test_new_service.py follows the steps with it, in both drivers."""
     greeter = (ROOT / "tests" / "services" / "greeter.py").read_text("utf-8")
     pieces = blocks("python greeter")
-    assert len(pieces) == 4
+    assert len(pieces) == 5
     assert [piece for piece in pieces if piece not in greeter] == []
 
 

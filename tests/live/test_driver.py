@@ -16,7 +16,7 @@ from heliograph.live.jobs import JOBS_MAX
 from heliograph.live.loop import Driver
 from heliograph.machine import Dial, Peer
 from heliograph.node import Pipe
-from heliograph.notes import ReloadFailed, ServiceLost
+from heliograph.notes import Note, ReloadFailed, ServiceLost, WorkFailed
 from heliograph.vault import Append, Read
 from tests.live.machines import LOCAL, LOOPS, Echo, Fragile, Gate, Recorder, driving, until
 
@@ -45,6 +45,26 @@ def test_a_pipe_keeps_the_order_of_what_two_machines_tell_each_other(run: Any) -
         assert other.peers == {2: Peer("pipe", "broker")}
         assert one.received == {1: b"554433221100"}
         assert other.received == {2: b"554433221100"}
+        await driver.stop()
+
+    run(main())
+
+
+def test_what_failed_for_one_peer_is_logged_with_the_last_inputs_and_the_node_goes_on(run: Any) -> None:
+    class Careful(Recorder):
+        def attach(self, link: int, peer: Peer, now: int) -> None:
+            self.outbox.note(WorkFailed("frame", "TypeError", link, "alice", 0, "somewhere"))
+
+    async def main() -> None:
+        heard: list[Note] = []
+        driver = Driver(
+            {"broker": Careful(), "service": Recorder()},
+            [Pipe("broker", "service")],
+            heard=lambda machine, note: heard.append(note),
+        )
+        driver.start()
+        assert [note for note in heard if isinstance(note, WorkFailed) and "attach 1 0" in note.inputs]
+        assert driver.failure is None
         await driver.stop()
 
     run(main())

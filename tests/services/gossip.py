@@ -14,7 +14,7 @@ from heliograph.services.broker_session import BrokerSession
 from heliograph.services.declared import Service, Surroundings
 from heliograph.wire.bodies import Body
 from heliograph.wire.frames import Frame
-from heliograph.wire.requests import Asker, Requests
+from heliograph.wire.requests import Asker, RequestTypes
 from heliograph.wire.ways import WaysHere
 
 NAME = "gossip"
@@ -35,7 +35,7 @@ class TellGossip(Body, frozen=True):
     """What did you hear?"""
 
 
-REQUESTS: Requests[TellGossip] = Requests(TellGossip)
+REQUESTS: RequestTypes[TellGossip] = RequestTypes(TellGossip)
 
 
 class Gossip:
@@ -150,7 +150,7 @@ class GossipService(Service[GossipConfig]):
         """Its machine."""
         return Gossip(config, around.seed)
 
-    def requests(self) -> Requests[TellGossip]:
+    def requests(self) -> RequestTypes[TellGossip]:
         """What clients may ask it."""
         return REQUESTS
 

@@ -18,7 +18,7 @@ from heliograph.services.broker_session import BrokerSession
 from heliograph.services.declared import Service, Surroundings
 from heliograph.wire.bodies import Body
 from heliograph.wire.frames import Frame
-from heliograph.wire.requests import Asker, Requests
+from heliograph.wire.requests import Asker, RequestTypes
 
 NAME = "greeter"
 
@@ -40,7 +40,7 @@ class Greet(Body, frozen=True):
     name: str
 
 
-REQUESTS: Requests[Greet] = Requests(Greet)
+REQUESTS: RequestTypes[Greet] = RequestTypes(Greet)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ class GreeterService(Service[GreeterConfig]):
         """Its machine."""
         return Greeter(config, around.seed)
 
-    def requests(self) -> Requests[Greet]:
+    def requests(self) -> RequestTypes[Greet]:
         """What clients may ask it."""
         return REQUESTS
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from heliograph import node
 from heliograph.discovery.brokers import messages
 from heliograph.services.declared import Service
-from heliograph.wire.requests import Requests
+from heliograph.wire.requests import RequestTypes
 from tests.examples import examples
 from tests.services.greeter import GREETER_SERVICE
 from tests.services.office import Office
@@ -59,7 +59,7 @@ def service_of(name: str) -> Service[Any]:
 
 
 @cache
-def requests_of(name: str) -> Requests[Any] | None:
+def requests_of(name: str) -> RequestTypes[Any] | None:
     return service_of(name).requests()
 
 
@@ -168,6 +168,7 @@ def test_a_service_that_is_added_is_covered(monkeypatch: pytest.MonkeyPatch) -> 
     requests_of.cache_clear()
     office = Office()
     assert office.outcome(office.ask("greeter", b'{"name":"Ada"}')) == ""
-    for body in (b'{"name":5}', b"{}", b'{"name":"\xff"}', *HOSTILE):
+    deep = b'{"name":"Ada","unknown":%b}' % (b"[" * DEEP + b"]" * DEEP)
+    for body in (b'{"name":5}', b"{}", b'{"name":"\xff"}', deep, *HOSTILE):
         assert office.outcome(office.ask("greeter", body)) == "body_malformed"
     requests_of.cache_clear()

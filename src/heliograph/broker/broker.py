@@ -384,14 +384,7 @@ class Broker:
 
     def _prove(self, ticket: Ticket, right: bool | None, now: Instant) -> None:
         """A token check ended. If the peer is welcomed, read what it has sent in the meantime."""
-        claimant = self._sessions.claimant(ticket)
-        if claimant is None:
-            return
-        try:
-            welcomed = self._sessions.proven(ticket, right, now)
-        except Exception as error:
-            self._reading.fail(claimant, error, now)
-            return
+        welcomed = self._sessions.proven(ticket, right, now)
         if welcomed is not None:
             self._reading.resume(welcomed, now)
 

@@ -213,11 +213,6 @@ class Sessions:
         link.prove()
         self._outbox.holds.append((link.id, True))
 
-    def claimant(self, ticket: Ticket) -> Link | None:
-        """The link whose token is being checked; None if there is none."""
-        claimed = self._claims.get(ticket)
-        return None if claimed is None else claimed[0]
-
     def proven(self, ticket: Ticket, right: bool | None, now: Instant) -> Link | None:
         """A token check ended; ``right`` is None if it could not be done. Returns the link to continue reading from."""
         claimed = self._claims.pop(ticket, None)
@@ -236,7 +231,12 @@ class Sessions:
         self._credentials.remember(claim)
         self._outbox.holds.append((link.id, False))
         link.wait_for(0)
-        self._welcome(link, hello, claim.identity, now)
+        try:
+            self._welcome(link, hello, claim.identity, now)
+        except Exception as error:
+            self._outbox.guard.caught("welcome", error, now, link.id, claim.identity.entity)
+            self._links.hang_up(link, Reason.INTERNAL_ERROR)
+            return None
         return link if link.state == READY else None
 
     def _welcome(self, link: Link, hello: bodies.Hello, identity: Identity, now: Instant) -> None:

@@ -19,7 +19,7 @@ from heliograph.services.broker_session import BrokerSession
 from heliograph.services.declared import NoSettings, Service, Surroundings
 from heliograph.wire.bodies import Body
 from heliograph.wire.frames import Frame
-from heliograph.wire.requests import Asker, Requests
+from heliograph.wire.requests import Asker, RequestTypes
 
 NUMBER_MAX = (1 << 62) - 1
 GRACE_MS_MAX = 86_400_000  # a day
@@ -71,7 +71,7 @@ class UnlinkOrder(Body, frozen=True, tag="unlink", tag_field="do"):
 
 
 AdminOrder = ReportOrder | TraceOrder | DrainOrder | ReloadOrder | LinkOrder | UnlinkOrder
-REQUESTS: Requests[AdminOrder] = Requests(AdminOrder, malformed=Reason.QUESTION_UNKNOWN)
+REQUESTS: RequestTypes[AdminOrder] = RequestTypes(AdminOrder, malformed=Reason.QUESTION_UNKNOWN)
 
 
 class Admin:
@@ -155,7 +155,7 @@ class AdminService(Service[NoSettings]):
         """The machine above."""
         return Admin()
 
-    def requests(self) -> Requests[AdminOrder]:
+    def requests(self) -> RequestTypes[AdminOrder]:
         """Orders of administrators."""
         return REQUESTS
 

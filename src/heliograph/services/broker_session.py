@@ -30,7 +30,7 @@ from heliograph.model.subscription import Policy
 from heliograph.wire import bodies
 from heliograph.wire.frames import HEAD, LENGTH, VERSION, Frame, Kind, ServiceFlag, control, event, service
 from heliograph.wire.limits import FRAME_BYTES_MAX, HEAD_BYTES
-from heliograph.wire.requests import UNREADABLE, Asker, Requests, decode_asker
+from heliograph.wire.requests import UNREADABLE, Asker, RequestTypes, decode_asker
 from heliograph.wire.splitter import FROM_BROKER, Splitter
 from heliograph.wire.ways import WaysHere, decode_word
 
@@ -88,7 +88,7 @@ class BrokerSession:
         outbox: Outbox,
         secret: bytes,
         *,
-        requests: Requests[Any] | None = None,
+        requests: RequestTypes[Any] | None = None,
         serve: Serve | None = None,
         refused: Refused | None = None,
         warned: Warned | None = None,

@@ -24,7 +24,7 @@ from heliograph.model.settings import Problem
 from heliograph.repository import Repository
 from heliograph.trust.config import TlsConfig
 from heliograph.vault import Vault
-from heliograph.wire.requests import Requests
+from heliograph.wire.requests import RequestTypes
 
 if TYPE_CHECKING:  # cryptography is slow to load, and only nodes with certificates need it
     from heliograph.trust.keyring import Keyring
@@ -83,7 +83,7 @@ class Service(ABC, Generic[Config]):
     def build(self, config: Config, around: Surroundings) -> Machine:
         """Build its machine. The place to import it."""
 
-    def requests(self) -> Requests[Any] | None:
+    def requests(self) -> RequestTypes[Any] | None:
         """What clients may ask it, as typed structs; None: it refuses every request. Its machine gives the same to its
         BrokerSession, which decodes them. The place to import them."""
         return None

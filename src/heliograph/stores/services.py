@@ -15,7 +15,7 @@ from heliograph.model.places import masked
 from heliograph.services.declared import NoSettings, Opened, Service, Surroundings
 from heliograph.stores.config import STORE, StoreConfig
 from heliograph.vault import Vault
-from heliograph.wire.requests import Requests
+from heliograph.wire.requests import RequestTypes
 
 PLACE = "heliograph-stores"
 
@@ -71,7 +71,7 @@ class StoresService(Service[NoSettings]):
 
         return StoresDesk(around.seed)
 
-    def requests(self) -> Requests[Any]:
+    def requests(self) -> RequestTypes[Any]:
         """Those that it answers itself, and those for stores."""
         from heliograph.wire.stores import REQUESTS
 

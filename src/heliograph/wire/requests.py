@@ -38,7 +38,7 @@ class Asker(Body, frozen=True):
     source: str = ""  # the address that its places count for
 
 
-class Requests(Generic[R]):
+class RequestTypes(Generic[R]):
     """The requests that one service takes: a struct, or a union of structs that differ in the field ``do``.
 
     A request that is none of them is refused with ``malformed``. ``read`` replaces JSON by another form.
@@ -79,7 +79,7 @@ class Requests(Generic[R]):
             raise ProtocolError(self.malformed, text) from None
 
 
-_askers = Requests(Asker)
+_askers = RequestTypes(Asker)
 
 
 def decode_asker(headers: bytes) -> Asker:

@@ -26,7 +26,7 @@ from heliograph.wire.bodies import Body
 from heliograph.wire.frames import BODY_BYTES, HEAD, Frame, Kind
 from heliograph.wire.limits import FRAME_BYTES_MAX, PAYLOAD_BYTES_MAX
 from heliograph.wire.name_proofs import Proof
-from heliograph.wire.requests import UNREADABLE, Requests
+from heliograph.wire.requests import UNREADABLE, RequestTypes
 
 STORES = b"stores"
 """The service at every broker that knows which store serves which topics, and passes requests on to stores."""
@@ -228,7 +228,7 @@ RequestToStore = (
     | CommitBatch
 )
 StoreRequest = FindStores | RequestToStore
-REQUESTS: Requests[StoreRequest] = Requests(StoreRequest)
+REQUESTS: RequestTypes[StoreRequest] = RequestTypes(StoreRequest)
 """What both the service `stores` and a store decode with."""
 
 

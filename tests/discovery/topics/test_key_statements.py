@@ -81,7 +81,7 @@ def an_epoch(number: int) -> bytes:
 
 
 def for_another_purpose() -> TopicKey:
-    said = sign_revocation(ALICE, Revocation(bytes(16), TOPIC, [], WALL_MS, WALL_MS))
+    said = sign_revocation(ALICE, Revocation(TOPIC, WALL_MS, bytes(16)))
     return replace(signed(), statement=said)
 
 

@@ -34,7 +34,7 @@ from heliograph.errors import ProtocolError, Reason
 from heliograph.wire.bodies import Network
 from heliograph.wire.frames import Kind
 from heliograph.wire.limits import HEAD_BYTES
-from heliograph.wire.requests import Requests
+from heliograph.wire.requests import RequestTypes
 
 HEAD = Struct("<3sBBBHH16s")
 MAGIC = b"HGD"
@@ -390,5 +390,5 @@ def _read_request(data: bytes) -> CertificateRequest:
     return decode(CertificateRequest, message.body)
 
 
-REQUESTS: Requests[CertificateRequest] = Requests(CertificateRequest, read=_read_request)
+REQUESTS: RequestTypes[CertificateRequest] = RequestTypes(CertificateRequest, read=_read_request)
 """What clients may ask the responder of a broker."""

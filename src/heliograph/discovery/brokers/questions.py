@@ -22,7 +22,7 @@ from heliograph.errors import ProtocolError, Reason, UsageError
 from heliograph.wire import bodies
 from heliograph.wire.bodies import Body
 from heliograph.wire.frames import Frame, ServiceFlag, service
-from heliograph.wire.requests import Requests
+from heliograph.wire.requests import RequestTypes
 
 NAME = b"admin"
 ROWS_MAX = 500  # in one answer: well within a frame
@@ -36,7 +36,7 @@ class Question(Body, frozen=True):
     start: int = 0
 
 
-_requests = Requests(Question, malformed=Reason.QUESTION_UNKNOWN)
+_requests = RequestTypes(Question, malformed=Reason.QUESTION_UNKNOWN)
 
 
 class Questions:

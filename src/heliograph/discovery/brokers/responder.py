@@ -136,7 +136,7 @@ class Responder:
             *(link, self._outbox, self._secret),
             requests=messages.REQUESTS,
             serve=self._serve,
-            refused=self._refused,
+            refused=lambda reason: self._counts.update((reason.word,)),
             warned=withdraw,
         )
         session.hello(RESPONDER)
@@ -253,23 +253,21 @@ class Responder:
     def _heard_from_directory(self, link: LinkId, payload: bytes, now: Instant) -> None:
         """A message on a link that we dialled, so it comes from a directory of ours."""
         try:
-            self._take_from_directory(link, messages.unpack(payload, padded=False), now)
+            message = messages.unpack(payload, padded=False)
+            if message.kind is MessageKind.PING:
+                ping = messages.decode(Ping, message.body)
+                self._uplinks.say(link, messages.write(Pong(ping.sent_ns, self._broker), message.cookie, pad=False))
+            elif message.kind is MessageKind.SPREAD:
+                spread = messages.decode(Spread, message.body)
+                self._take_up(messages.unpack(spread.request, padded=False), spread, not spread.last, now)
+            elif message.kind is MessageKind.LANDMARKS:
+                self._surveyor.told(messages.decode(Landmarks, message.body).landmarks, now)
+            else:
+                raise ProtocolError(Reason.KIND_UNEXPECTED, message.kind.name)
         except ProtocolError as error:
             self._count(error)
         except Exception as error:
             self._outbox.guard.caught("message of a directory", error, now, link)
-
-    def _take_from_directory(self, link: LinkId, message: Message, now: Instant) -> None:
-        if message.kind is MessageKind.PING:
-            ping = messages.decode(Ping, message.body)
-            self._uplinks.say(link, messages.write(Pong(ping.sent_ns, self._broker), message.cookie, pad=False))
-        elif message.kind is MessageKind.SPREAD:
-            spread = messages.decode(Spread, message.body)
-            self._take_up(messages.unpack(spread.request, padded=False), spread, not spread.last, now)
-        elif message.kind is MessageKind.LANDMARKS:
-            self._surveyor.told(messages.decode(Landmarks, message.body).landmarks, now)
-        else:
-            raise ProtocolError(Reason.KIND_UNEXPECTED, message.kind.name)
 
     def _heard_request(self, publication: Publication, now: Instant) -> None:
         """A request on the topic."""
@@ -408,7 +406,4 @@ class Responder:
         self._outbox.datagrams.append((SOCKET, address, data))
 
     def _count(self, error: ProtocolError) -> None:
-        self._refused(error.reason)
-
-    def _refused(self, reason: Reason) -> None:
-        self._counts[reason.word] += 1
+        self._counts[error.reason.word] += 1

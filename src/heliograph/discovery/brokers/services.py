@@ -27,7 +27,7 @@ from heliograph.model.hosts import is_loopback
 from heliograph.model.settings import Problem
 from heliograph.services.declared import Opened, ReadFile, Service, Surroundings
 from heliograph.trust.config import TlsConfig
-from heliograph.wire.requests import Requests
+from heliograph.wire.requests import RequestTypes
 
 _SIGNED = "needs tls.authority, which signed the requesters' certificates"
 
@@ -57,7 +57,7 @@ class ResponderService(Service[ResponderConfig]):
             monitored=around.monitored,
         )
 
-    def requests(self) -> Requests[Any]:
+    def requests(self) -> RequestTypes[Any]:
         """For chains of certificates, in the form of discovery messages."""
         from heliograph.discovery.brokers.messages import REQUESTS
 

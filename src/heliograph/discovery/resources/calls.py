@@ -15,7 +15,7 @@ from msgspec import Meta
 from heliograph.discovery.resources.messages import NAME_LENGTH_MAX, TEXT_LENGTH_MAX, Values
 from heliograph.errors import Reason
 from heliograph.wire.bodies import Body
-from heliograph.wire.requests import Requests
+from heliograph.wire.requests import RequestTypes
 
 MODELS = ("static", "dynamic")
 Secret = Annotated[str, Meta(min_length=32, max_length=128, pattern=r"\A[0-9a-f]+\Z")]
@@ -131,4 +131,4 @@ Call = (
 )
 
 
-REQUESTS: Requests[Call] = Requests(Call, malformed=Reason.RESOURCE_CALL_MALFORMED)
+REQUESTS: RequestTypes[Call] = RequestTypes(Call, malformed=Reason.RESOURCE_CALL_MALFORMED)

@@ -13,7 +13,7 @@ from typing import Any
 from heliograph.discovery.resources.config import RESOURCES, ResourcesConfig
 from heliograph.machine import Machine
 from heliograph.services.declared import Service, Surroundings
-from heliograph.wire.requests import Requests
+from heliograph.wire.requests import RequestTypes
 
 
 class ResourcesService(Service[ResourcesConfig]):
@@ -32,7 +32,7 @@ class ResourcesService(Service[ResourcesConfig]):
 
         return ResourceService(config, seed=around.seed, incarnation=around.incarnation)
 
-    def requests(self) -> Requests[Any]:
+    def requests(self) -> RequestTypes[Any]:
         """Those of owners and of requesters."""
         from heliograph.discovery.resources.calls import REQUESTS
 

@@ -328,17 +328,14 @@ class TopicDirectory:
         """The repository answered."""
         if isinstance(result, KeptTopics):
             self._topics = result.topics
-        if ticket in self._done:
-            self._call(ticket, result, now)
-
-    def _call(self, ticket: Ticket, result: Any, now: Instant) -> None:
-        done, rescue = self._done.pop(ticket)
-        if rescue is None:
-            done(result, now)
+        done, rescue = self._done.pop(ticket, (None, None))
+        if done is None:
             return
         try:
             done(result, now)
         except Exception as error:
+            if rescue is None:  # it is about more than one entity
+                raise
             self._outbox.guard.caught("answer of the repository", error, now)
             rescue()
 
@@ -346,7 +343,7 @@ class TopicDirectory:
         """The repository failed, or a broker could not be dialled."""
         if ticket in self._done:
             self._counts[reason.word] += 1
-            self._call(ticket, reason, now)
+            self.done(ticket, reason, now)
         elif self._anchors is not None:
             self._anchors.failed(ticket, now)
 

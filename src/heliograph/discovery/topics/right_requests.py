@@ -16,7 +16,7 @@ from msgspec import Meta
 from heliograph.discovery.revocation_lists import LIST_BYTES_MAX
 from heliograph.errors import ProtocolError, Reason
 from heliograph.wire.bodies import Body
-from heliograph.wire.requests import Requests
+from heliograph.wire.requests import RequestTypes
 
 
 class PresentGrant(Body, frozen=True, tag="present", tag_field="do"):
@@ -52,7 +52,7 @@ class ListRevocations(Body, frozen=True, tag="revocations", tag_field="do"):
 
 
 RightsRequest = PresentGrant | RevokeGrants | ListDigests | ListPiece | ListRevocations
-REQUESTS: Requests[RightsRequest] = Requests(RightsRequest)
+REQUESTS: RequestTypes[RightsRequest] = RequestTypes(RightsRequest)
 
 
 def read_base64(text: str) -> bytes:

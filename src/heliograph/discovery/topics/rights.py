@@ -197,7 +197,7 @@ class RightsKeeper:
         self._timers.set("tick", now + TICK_NS, self._tick)
 
     def receive(self, link: LinkId, data: bytes, now: Instant) -> None:
-        """Requests, answers to orders, and messages of neighbours."""
+        """RequestTypes, answers to orders, and messages of neighbours."""
         if self._session is not None:
             self._session.receive(data, now)
 

@@ -20,7 +20,7 @@ from heliograph.model.settings import Problem
 from heliograph.repository import Repository
 from heliograph.services.declared import Opened, Service, Surroundings
 from heliograph.trust.config import TlsConfig
-from heliograph.wire.requests import Requests
+from heliograph.wire.requests import RequestTypes
 
 
 class TopicDirectoryService(Service[TopicDirectoryConfig]):
@@ -93,7 +93,7 @@ class RightsService(Service[RightsConfig]):
         assert around.broker is not None
         return RightsKeeper(around.broker.name, seed=around.seed, keyring=around.keyring)
 
-    def requests(self) -> Requests[Any]:
+    def requests(self) -> RequestTypes[Any]:
         """Grants, revocations, and lists for directories."""
         from heliograph.discovery.topics.right_requests import REQUESTS
 
