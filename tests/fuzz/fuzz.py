@@ -38,6 +38,7 @@ from tests.wire.live_broker import live_broker
 CORPUS = Path(__file__).parent / "corpus"
 ROUND = 1_000  # inputs
 LYING_EVERY, LIVE_EVERY = 5, 20  # rounds
+ENOUGH = 10_000  # inputs that meet every reason
 FAULTS_MAX = 3  # rounds that did harm, after which no more are begun
 TOLD_EVERY_S = 5.0
 
@@ -69,8 +70,8 @@ class Outcome:
 
     @property
     def missing(self) -> list[str]:
-        """Reasons that no input caused."""
-        return [reason for reason in REASONS if not self.reasons[reason]]
+        """Reasons that no input caused, if there were enough inputs to cause each."""
+        return [reason for reason in REASONS if not self.reasons[reason] and self.inputs >= ENOUGH]
 
     def add(self, other: Outcome) -> None:
         """Sum up."""
