@@ -143,17 +143,20 @@ class Canary:
 
     def check(self) -> None:
         """One song is published, and heard once by each listener; now and then everything else is tried too."""
-        song = self._sing()
-        self._driver.settle()
-        for wire_ in (self.beside,) if self.is_cut_off else (self.beside, self.listener):
-            self._check_heard(wire_, song)
-        if self.is_cut_off:
-            self._hear(self.listener)
-        self._hear(self.singer)
+        self._check_song()
         if self._sung % READ_EVERY == 0 and not self.is_cut_off:
             self.check_store()
         if self._sung % ASK_EVERY == 0:
             self.check_answers()
+
+    def _check_song(self, everywhere: bool = False) -> None:
+        song = self._sing()
+        self._driver.settle()
+        for wire_ in (self.beside, self.listener):
+            heard = [one.raw for one in self._hear(wire_)]
+            if heard != [song] and (everywhere or not self.is_cut_off or wire_ is self.beside):
+                raise FaultError(f"the canary published {song!r}, and {wire_.name} heard {heard}")
+        self._hear(self.singer)
 
     def _sing(self) -> bytes:
         """One in four songs is on a guarded topic; the others are reliable, and the store keeps them."""
@@ -170,11 +173,6 @@ class Canary:
         for wire_ in (self.listener, self.beside):
             self._driver.send(wire_, put_together(grammar.PING, number))
         return song
-
-    def _check_heard(self, wire_: Wire, song: bytes) -> None:
-        heard = [one.raw for one in self._hear(wire_)]
-        if heard != [song]:
-            raise FaultError(f"the canary published {song!r}, and {wire_.name} heard {heard}")
 
     def _hear(self, wire_: Wire) -> list[grammar.Frame]:
         """The publications that a party heard, but for what others may send it; answers go to their places."""
@@ -203,11 +201,10 @@ class Canary:
                     raise FaultError(f"{wire_.name} was told {frame.raw!r} for what somebody else did")
         return [one for one in heard if not self._is_permitted(one)]
 
-    def forget_missed(self) -> None:
+    def lies_are_forgotten(self) -> None:
         """The brokers that lied are gone. What was lost meanwhile is not asked for; from now on nothing may be."""
-        for wire_ in (self.listener, self.beside, self.singer):
-            wire_.heard.clear()
-        self._read = self._acknowledged = self._sung
+        self._hear(self.listener)
+        self._check_song(everywhere=True)
 
     # -- the store ----------------------------------------------------------------------------------------------------
 

@@ -20,10 +20,11 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from traceback import format_exc
@@ -37,6 +38,7 @@ from tests.wire.live_broker import live_broker
 CORPUS = Path(__file__).parent / "corpus"
 ROUND = 1_000  # inputs
 LYING_EVERY, LIVE_EVERY = 5, 20  # rounds
+ENOUGH = 10_000  # inputs that meet every reason
 FAULTS_MAX = 3  # rounds that did harm, after which no more are begun
 TOLD_EVERY_S = 5.0
 
@@ -53,7 +55,7 @@ REASONS = (
     "resource_call_malformed", "resource_unknown", "store_unknown", "name_unknown", "channels_over_limit",
     "batch_incomplete", "sender_unproven", "certificate_malformed", "certificate_untrusted", "signature_wrong",
     "seal_broken", "grant_invalid", "grant_foreign", "grant_too_wide", "possession_unproven", "signer_no_directory",
-    "topic_unknown", "query_invalid",
+    "topic_unknown",
 )  # fmt: skip
 
 
@@ -68,8 +70,8 @@ class Outcome:
 
     @property
     def missing(self) -> list[str]:
-        """Reasons that no input caused."""
-        return [reason for reason in REASONS if not self.reasons[reason]]
+        """Reasons that no input caused, if there were enough inputs to cause each."""
+        return [reason for reason in REASONS if not self.reasons[reason] and self.inputs >= ENOUGH]
 
     def add(self, other: Outcome) -> None:
         """Sum up."""
@@ -94,30 +96,39 @@ def shoot_round(seed: int, number: int, count: int = ROUND, corpus: Path = CORPU
     outcome = Outcome()
     target = NetworkTarget(lies)
     shot: list[Input] = []
-    try:
-        for _ in range(count):
-            given = inputs.make(dice, target.knowledge, lies)
-            shot.append(shrinking.at(given, target.driver.now))
-            outcome.kinds[given.kind] += 1
-            target.shoot(given)
-        target.finish()
-    except Exception as error:  # whatever it is, it is the product's fault, and the input is worth keeping
+    for _ in range(count):
+        given = inputs.make(dice, target.knowledge, lies)
+        shot.append(shrinking.at(given, target.driver.now))
+        outcome.kinds[given.kind] += 1
+        fault = _fault(partial(target.shoot, given))
+        if fault:
+            break
+    else:
+        fault = _fault(target.finish)
+    if fault:
         again = f"python -m tests.fuzz.fuzz --seed {seed} --round {number} --inputs {len(shot)}"
-        shot = [target.knowledge.named(given) for given in shot]
-        outcome.faults.append(_kept(shot, lies, f"{error}\nafter: {again}", corpus))
+        outcome.faults.append(_kept([target.knowledge.named(each) for each in shot], lies, fault, again, corpus))
     outcome.inputs = len(shot)
     outcome.reasons = target.reasons
     return outcome
 
 
-def _kept(shot: list[Input], lies: bool, why: str, corpus: Path) -> str:
+def _fault(call: Callable[[], None]) -> str:
+    """The traceback of what this raises: whatever it is, it is the product's fault. Empty if it does no harm."""
+    try:
+        call()
+    except Exception:
+        return format_exc()
+    return ""
+
+
+def _kept(shot: list[Input], lies: bool, fault: str, again: str, corpus: Path) -> str:
     """Keep what did harm, as small as it quickly gets; returns what there is to say about it."""
-    traceback = format_exc()
     small = shrinking.smallest(shot, lies)
     if small is None:
-        return f"harm that could not be repeated with fewer inputs; {why}\n{traceback}"
-    place = save(small, why, corpus)
-    return f"an input did harm: python -m tests.fuzz.fuzz --replay {place}\n{why}\n{traceback}"
+        return f"harm that could not be repeated with fewer inputs: {again}\n{fault}"
+    place = save(small, f"{fault.splitlines()[-1]}\nafter: {again}", corpus)
+    return f"an input did harm: python -m tests.fuzz.fuzz --replay {place}\nafter: {again}\n{fault}"
 
 
 def save(given: Input, why: str, corpus: Path) -> Path:

@@ -8,6 +8,7 @@ Not here: shooting rounds and keeping what was found (fuzz.py).
 
 from __future__ import annotations
 
+import struct
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -85,7 +86,7 @@ def _without_frames(given: Input, harms: Callable[[Input], bool]) -> Input:
     for number, step in enumerate(given.steps):
         try:
             frames = [frame.raw for frame in grammar.whole_frames(step.data)] if step.verb == "bytes" else []
-        except (grammar.EndError, AssertionError, ValueError):
+        except (grammar.EndError, AssertionError, ValueError, struct.error):
             continue  # these bytes are no frames
         for frame in frames[::-1]:
             steps = list(given.steps)

@@ -155,7 +155,7 @@ def _near(value: Any, dice: random.Random) -> Any:
         case bool():
             return not value
         case int() | float():
-            return dice.choice([*NUMBERS, value + 1, value - 1, -value, value * 1_000 + 1, 0.5])
+            return dice.choice([*NUMBERS, value + 1, value - 1, -value, 0.5])
         case str():
             cut = dice.randint(0, len(value))
             return dice.choice([*TEXTS, value[:cut], value + "x", value.upper(), value[:cut] + "\x00" + value[cut:]])

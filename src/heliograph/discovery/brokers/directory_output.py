@@ -29,7 +29,7 @@ class DirectoryOutput:
         self._outbox.datagrams.append((SOCKET, address, data))
 
     def write(self, link: LinkId, data: bytes) -> None:
-        """One message on a link. What comes too late for a guest that has left, such as a relayed answer, is dropped."""
+        """One message on a link. What comes too late, as a relayed answer for a guest that has left, is dropped."""
         if self._guests.is_here(link):
             self._outbox.writes.append((link, [service(DIRECTORY_NAME, data, 0)]))
 
