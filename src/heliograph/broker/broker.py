@@ -9,8 +9,8 @@ Not here: the parts: reading (bytes to frames), sessions (handshake, keep-alive)
 
 What a part needs is an argument of its constructor. Some calls form a cycle: a link that ends may be a lost neighbour,
 which changes routes, which are kept with the subscriptions. There, the part that is built first gets a method of the
-broker that passes the call on: ``_link_ends``, ``_neighbour_moved``, ``_read_moved``, ``_certificate_ends``,
-``_certificate_ended``, ``_forget``, ``_forget_all``, ``_stand_back``, ``_settled``, ``_crowd``, ``_others``.
+broker that passes the call on: ``_link_ends``, ``_neighbour_moved``, ``_read_moved``, ``_forget``, ``_forget_all``,
+``_stand_back``, ``_settled``, ``_crowd``, ``_others``.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from heliograph.broker.arrivals import Arrivals
 from heliograph.broker.commands import Busy, Drain, Expel, KeepLink, Listening, Reload, Room, Stop
 from heliograph.broker.config import BrokerConfig
 from heliograph.broker.expelled import Expelled
+from heliograph.broker.expiring import ExpiringLinks
 from heliograph.broker.links import Link, Links
 from heliograph.broker.observations import NS_PER_US, Observations
 from heliograph.broker.orders import Orders
@@ -30,6 +31,7 @@ from heliograph.broker.requests import Requests, ServiceAnswers, ServicePipes
 from heliograph.broker.routing.parcels import Parcels
 from heliograph.broker.routing.peering import Peering
 from heliograph.broker.routing.ports import GONE, Neighbour, Port
+from heliograph.broker.routing.renewals import Renewals
 from heliograph.broker.routing.routing import Routing
 from heliograph.broker.service_hops import ServiceHops
 from heliograph.broker.sessions import Sessions
@@ -58,8 +60,6 @@ from heliograph.machine import (
 )
 from heliograph.model.chance import Seed
 from heliograph.notes import LinkAttached, LinkDetached, PeerRefused, SettingsReloaded
-from heliograph.trust.expiries import Expiries
-from heliograph.wire import bodies
 from heliograph.wire.frames import Frame, Kind
 
 OTHERS_MAX = 4  # addresses given to clients that have to leave
@@ -67,7 +67,10 @@ OTHERS_KNOWN_MAX = 16  # addresses over which an overloaded broker spreads its c
 
 
 class Broker:
-    """A machine (machine.py) that routes publications between its links."""
+    """A machine (machine.py) that routes publications between its links.
+
+    It has 31 methods because it implements the twelve of the contract and the calls that form a cycle.
+    """
 
     def __init__(self, config: BrokerConfig, *, seed: Seed, incarnation: int) -> None:
         self._config = self._started = config
@@ -77,7 +80,6 @@ class Broker:
         steps = self._steps = Steps()
         links = self._links = Links(config.limits, outbox, timers, self._link_ends)
         self._find_link = links.by_id.get
-        self._expiries = Expiries(timers, self._certificate_ends, self._certificate_ended)
         # the network
         routing = self._routing = Routing(
             config.name,
@@ -125,9 +127,10 @@ class Broker:
             up=self._neighbour_up,
             changed=routing.neighbour_changed,
             down=routing.neighbour_down,
-            moved=self._neighbour_moved,
-            read_on=self._read_moved,
+            goodbye=sessions.goodbye,
+            renewals=Renewals(links, self._neighbour_moved, self._read_moved),
         )
+        self._expiring = ExpiringLinks(links, peering, outbox, timers, self._others_near)
         publications = Publications(links, sessions, subscriptions, routing, timing, steps, outbox)
         tracing = Tracing(routing, subscriptions, timers)
         observations = self._observations = Observations()
@@ -217,7 +220,7 @@ class Broker:
             **self._routing.handlers,
             Kind.PING: self._sessions.ping,
             Kind.PONG: self._neighbour_pong,
-            Kind.GOODBYE: self._neighbour_goodbye,
+            Kind.GOODBYE: self._peering.receive_farewell,
             Kind.SERVICE: hops.receive,
         }
 
@@ -234,12 +237,12 @@ class Broker:
         if not self._peering.attach(joined, now):
             self._sessions.attach(joined, now)
         if not self._expelled.check(joined):
-            self._expiries.add(link, peer, now)
+            self._expiring.add(joined, now)
 
     def detach(self, link: LinkId, reason: Reason, now: Instant) -> None:
         """A link is gone."""
         left = self._links.by_id[link]
-        self._expiries.remove(link)
+        self._expiring.remove(link)
         self._reading.hear_out(left, now)
         self._outbox.note(LinkDetached(link, left.identity.entity, reason))
         self._peering.leave(left, reason, now)
@@ -280,22 +283,6 @@ class Broker:
         """We end a neighbour's link."""
         self._peering.lose(link, self._now)
 
-    def _certificate_ends(self, link: LinkId, left_ms: int, late: bool, now: Instant) -> None:
-        """The certificate of a link ends soon. A neighbour's link is renewed in place, as often as it takes; a client
-        is asked once to come again."""
-        ending = self._links.by_id[link]
-        if ending.neighbour is not None:
-            self._peering.renew(ending, left_ms, now)
-        elif ending.seen is not None and ending.state != GONE and not late:
-            self._sessions.warn_of_expiry(ending, left_ms)
-
-    def _certificate_ended(self, link: LinkId, now: Instant) -> None:
-        """No link outlives the certificate that proved it."""
-        self._now = now
-        ended = self._links.by_id[link]
-        self._outbox.note(PeerRefused(link, Reason.CERTIFICATE_EXPIRED, ended.peer.address))
-        self._links.hang_up(ended, Reason.CERTIFICATE_EXPIRED, "the certificate of this link has ended")
-
     def _neighbour_moved(self, neighbour: Neighbour, old: Port, now: Instant) -> None:
         """A neighbour has a new link in place of the old one; what comes on it waits until the old one is read out."""
         self._reading.wait_for_another(self._links.by_id[neighbour.link.id])
@@ -305,14 +292,6 @@ class Broker:
     def _read_moved(self, link: Port, now: Instant) -> None:
         """The old link is read out: go on with the new one."""
         self._reading.go_on(self._links.by_id[link.id], now)
-
-    def _neighbour_goodbye(self, link: Link, frame: Frame, now: Instant) -> None:
-        """A neighbour asks for a renewed link, has moved to one, or ends this one."""
-        said = bodies.decode(bodies.Goodbye, frame.payload)
-        if said.grace_ms:
-            self._peering.renew(link, said.grace_ms, now, asked=True)
-        elif not self._peering.last_on(link, now):
-            self._sessions.goodbye(link, frame, now)
 
     def _forget(self, pattern: bytes) -> None:
         """A remote interest in this filter came or went."""
@@ -427,7 +406,7 @@ class Broker:
         if self._timing.ahead_ns is None:
             self._peering.start(now)
         self._timing.clock(wall_ns, now)
-        self._expiries.clock(wall_ns, now)
+        self._expiring.clock(wall_ns, now)
 
     def wake(self, now: Instant) -> None:
         """Time has passed."""

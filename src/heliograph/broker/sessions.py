@@ -35,7 +35,6 @@ NAME_LENGTH_MAX = 128
 GAPS_RESTING_MAX = 16  # gaps remembered for a session that has no link
 CLAIMS_MAX = 16  # tokens being checked: two workers take 0.8 s, on a busy computer 2 s, as long as a handshake may take
 CLAIMS_PER_SOURCE_MAX = 8  # the other half is for other sources: wrong tokens cost an attacker nothing
-FAREWELL_MS = 2_000  # a client that is warned should be gone this long before its certificate ends
 LOOKS_MAX = 64  # links examined for one newcomer while the broker is full
 NOBODY = "none"  # the proof of peers that showed no credential
 OF_SERVICE = "this is the session of a service of this broker"
@@ -354,14 +353,6 @@ class Sessions:
         self._timers.set(("alive", link.id), at, lambda now: self._watch(link, now))
 
     # -- going --------------------------------------------------------------------------------------------------
-
-    def warn_of_expiry(self, link: Link, left_ms: int) -> None:
-        """The client's certificate ends soon: it may come back with a renewed one, here or at another broker."""
-        grace_ms = max(1, left_ms - FAREWELL_MS)
-        text = "your certificate ends soon; come back with a renewed one"
-        others = [] if self.draining else self._others()
-        body = bodies.goodbye(Reason.CERTIFICATE_EXPIRED, text, grace_ms, others)
-        self._links.put(link, control(Kind.GOODBYE, 0, body))
 
     def goodbye(self, link: Link, frame: Frame, now: Instant) -> None:
         """The client leaves: end the link once all earlier output is written."""

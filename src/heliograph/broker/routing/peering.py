@@ -13,9 +13,7 @@ broker that dials shows its HMAC first: otherwise every stranger who dials would
 key against it.
 
 A link ends with the certificates that proved it. Before that, the broker that dialled it dials again, by itself or
-because the other asks for it, and the new link takes the place of the old one: each side sends a GOODBYE as the last
-frame of the old link, writes to the new one from then on, and reads the new one once the other's GOODBYE has come. So
-nothing is lost or overtaken, and routing sees no change.
+because the other asks for it, and the new link takes the place of the old one (renewals.py).
 """
 
 from __future__ import annotations
@@ -24,11 +22,13 @@ from collections.abc import Callable
 from hashlib import sha256
 from hmac import compare_digest
 from hmac import new as hmac
+from typing import Any
 
 from msgspec.structs import replace
 
 from heliograph.broker.routing.config import LinkConfig, NetworkConfig
 from heliograph.broker.routing.ports import END_TEXT_MAX, GONE, READY, LinkWriter, Neighbour, Port, describe_end
+from heliograph.broker.routing.renewals import Renewals
 from heliograph.broker.routing.seen import NS_PER_MS
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Dial, Instant, Outbox, Ticket, Timers
@@ -64,7 +64,7 @@ class Aim:
 class Greeting:
     """A handshake between brokers that is under way on a link."""
 
-    __slots__ = ("aim", "asked_at", "is_read_out", "nonce", "other", "renews", "took_ns")
+    __slots__ = ("aim", "asked_at", "nonce", "other", "took_ns")
 
     def __init__(self, nonce: str, aim: Aim | None, now: Instant) -> None:
         self.nonce = nonce
@@ -72,16 +72,6 @@ class Greeting:
         self.aim = aim
         self.other: LinkUp | None = None
         self.took_ns: int | None = None  # until the other answered; None: what comes next is the answer
-        self.renews: Port | None = None  # the link whose place it takes …
-        self.is_read_out = False  # … on which the neighbour has sent its last frame
-
-    def renew(self, old: Port) -> None:
-        """It is to take the place of this link."""
-        self.renews = old
-
-    def read_out(self) -> None:
-        """The old link is read out."""
-        self.is_read_out = True
 
     def answered(self, other: LinkUp, now: Instant) -> None:
         """The broker that we dialled told its record."""
@@ -90,7 +80,10 @@ class Greeting:
 
 
 class Peering:
-    """Makes and watches links to other brokers."""
+    """Makes and watches links to other brokers.
+
+    It has 33 methods because dials, handshakes, renewals and heartbeats of one link follow each other.
+    """
 
     def __init__(
         self,
@@ -107,8 +100,8 @@ class Peering:
         up: Callable[[Neighbour, Instant], None],
         changed: Callable[[Neighbour, Instant], None],
         down: Callable[[Neighbour, Instant], None],
-        moved: Callable[[Neighbour, Port, Instant], None],
-        read_on: Callable[[Port, Instant], None],
+        goodbye: Callable[[Any, Frame, Instant], None],
+        renewals: Renewals,
     ) -> None:
         self._config = config
         self._myself = myself  # our own record, with an empty nonce
@@ -127,9 +120,8 @@ class Peering:
         self._up = up
         self._changed = changed  # called when a neighbour's cost changed, or it is suspected or relieved
         self._down = down
-        self._moved = moved  # called when a neighbour has a new link in place of the old one …
-        self._read_on = read_on  # … and when the new one may be read
-        self._old: dict[Port, Neighbour] = {}  # links that were replaced and are not read out yet
+        self._goodbye = goodbye  # called when a neighbour ends its link
+        self._renewals = renewals
 
     def start(self, now: Instant) -> None:
         """Dial the configured links."""
@@ -216,13 +208,14 @@ class Peering:
             self._links.hang_up(link, Reason.GOODBYE, "this link was removed")
             return True
         greeting = self._greetings[link] = Greeting(self._nonce(), aim, now)
+        renews = aim.link is not None
         if aim.link is not None:
-            greeting.renew(aim.link)
+            self._renewals.prepare(link, aim.link)
         else:
             aim.link = link
         at = now + HANDSHAKE_MS * NS_PER_MS
         self._timers.set(("handshake", link.id), at, lambda now: self._too_slow(link))
-        body = replace(self._say(greeting.nonce), renews=greeting.renews is not None)
+        body = replace(self._say(greeting.nonce), renews=renews)
         self._links.put(link, control(Kind.LINK, 0, encode(body)))
         return True
 
@@ -240,7 +233,7 @@ class Peering:
         greeting.other = other
         known = self._neighbours.get(other.broker)
         if other.renews and known is not None and not known.dialled:
-            greeting.renew(known.link)
+            self._renewals.prepare(link, known.link)
         certified = _is_certified(link)
         if not certified and not self._config.key:
             raise ProtocolError(
@@ -318,10 +311,8 @@ class Peering:
         """Both sides are proven: from now on this is a link between brokers."""
         me = self._myself().broker
         known = self._neighbours.get(other.broker)
-        if known is not None and self._may_move(known, link, other):
-            self._move(known, link, now)
-            return
-        if known is not None and known.link is not link:
+        is_renewed = known is not None and self._renewals.fits(link, known, other.incarnation)
+        if known is not None and known.link is not link and not is_renewed:
             ours, theirs = (me, other.broker)
             new_dialler = ours if dialled else theirs
             old_dialler = ours if known.dialled else theirs
@@ -332,23 +323,30 @@ class Peering:
         greeting = self._greetings.pop(link)
         if greeting.aim is not None:
             greeting.aim.link = link
-        neighbour = Neighbour(link, other.broker, other.name, other.cluster, other.incarnation, dialled)
-        took_ns = now - greeting.asked_at if greeting.took_ns is None else greeting.took_ns
-        if took_ns > 0:  # the answer to our greeting gives a round-trip time before the first pong
-            self._measure(neighbour, took_ns)
-            neighbour.tell_cost()
-        link.rise(neighbour)
         self._timers.cancel(("handshake", link.id))
         self._proven(link)
-        self._neighbours[other.broker] = neighbour
+        if known is not None and is_renewed:
+            self._forget_beats(known.link)
+            self._renewals.move(known, link, now)
+            neighbour = known
+        else:
+            neighbour = Neighbour(link, other.broker, other.name, other.cluster, other.incarnation, dialled)
+            took_ns = now - greeting.asked_at if greeting.took_ns is None else greeting.took_ns
+            if took_ns > 0:  # the answer to our greeting gives a round-trip time before the first pong
+                self._measure(neighbour, took_ns)
+                neighbour.tell_cost()
+            link.rise(neighbour)
+            self._neighbours[other.broker] = neighbour
         self._beat(neighbour, now)
         self._watch(neighbour, now)
-        self._up(neighbour, now)
+        if not is_renewed:
+            self._up(neighbour, now)
 
     # -- renewal --------------------------------------------------------------------------------------------------
 
-    def renew(self, link: Port, left_ms: int, now: Instant, *, asked: bool = False) -> None:
-        """A certificate of this link ends soon: dial anew, or ask the broker that dialled it to do so."""
+    def renew(self, link: Port, left_ms: int, now: Instant) -> None:
+        """A certificate of this link ends soon: dial anew, or ask the broker that dialled it to do so. Without any time
+        left, it asks us."""
         neighbour = link.neighbour
         if neighbour is None or neighbour.link is not link or link.state != READY:
             return
@@ -357,47 +355,16 @@ class Peering:
             under_way = aim in self._dials.values() or any(each.aim is aim for each in self._greetings.values())
             if not under_way:
                 self._dial(aim)
-        elif not asked:
-            body = bodies.goodbye(Reason.CERTIFICATE_EXPIRED, "a certificate ends soon; dial again", max(1, left_ms))
+        elif left_ms:
+            body = bodies.goodbye(Reason.CERTIFICATE_EXPIRED, "a certificate ends soon; dial again", left_ms)
             self._links.put(link, control(Kind.GOODBYE, 0, body))
 
-    def _may_move(self, known: Neighbour, link: Port, other: LinkUp) -> bool:
-        """True if this link is to take the place of the one that is in use."""
-        old = known.link
-        is_whole = old.state == READY and old not in self._old and not known.suspected
-        return is_whole and self._greetings[link].renews is old and other.incarnation == known.incarnation
-
-    def _move(self, neighbour: Neighbour, link: Port, now: Instant) -> None:
-        """Use this link in place of the old one, on which everything that was written still arrives."""
-        greeting, old = self._greetings.pop(link), neighbour.link
-        self._timers.cancel(("handshake", link.id))
-        for key in ("beat", "watch"):
-            self._timers.cancel((key, old.id))
-        link.rise(neighbour)
-        self._proven(link)
-        neighbour.move(link)
-        if greeting.aim is not None:
-            greeting.aim.link = link
-        self._moved(neighbour, old, now)
-        self._links.put(old, control(Kind.GOODBYE, 0, bodies.goodbye(Reason.TAKEN_OVER, "this link was renewed")))
-        self._old[old] = neighbour
-        if greeting.is_read_out:
-            self.last_on(old, now)
-        self._beat(neighbour, now)
-        self._watch(neighbour, now)
-
-    def last_on(self, link: Port, now: Instant) -> bool:
-        """The neighbour's last frame on a link: it uses a renewed one. False if this link is not being renewed."""
-        neighbour = self._old.pop(link, None)
-        if neighbour is None:
-            greeting = next((each for each in self._greetings.values() if each.renews is link), None)
-            if greeting is not None:  # it was faster than we are
-                greeting.read_out()
-            return greeting is not None or (link.neighbour is not None and link.neighbour.link is not link)
-        self._read_on(neighbour.link, now)
-        if not link.backlog:  # else the other side ends it, once it has our last frame
-            self._links.hang_up(link, Reason.TAKEN_OVER, "this link was renewed")
-        return True
+    def receive_farewell(self, link: Port, frame: Frame, now: Instant) -> None:
+        """GOODBYE of a neighbour: it asks for a renewed link, has moved to one, or ends this one."""
+        if bodies.decode(bodies.Goodbye, frame.payload).grace_ms:
+            self.renew(link, 0, now)
+        elif not self._renewals.last_on(link, now):
+            self._goodbye(link, frame, now)
 
     def _nonce(self) -> str:
         self._drawn += 1
@@ -437,6 +404,10 @@ class Peering:
         at = link.heard_at + (dead_ns if neighbour.suspected else suspect_ns)
         self._timers.set(("watch", link.id), at, lambda now: self._watch(neighbour, now))
 
+    def _forget_beats(self, link: Port) -> None:
+        for key in ("beat", "watch"):
+            self._timers.cancel((key, link.id))
+
     def relieve(self, neighbour: Neighbour, now: Instant) -> None:
         """A suspected neighbour was heard again."""
         neighbour.relieve()
@@ -472,16 +443,11 @@ class Peering:
 
     def leave(self, link: Port, reason: Reason, now: Instant) -> None:
         """A link is gone; if it was one of our aims, dial again."""
-        greeting = self._greetings.pop(link, None)
-        replaced = self._old.pop(link, None)
-        if replaced is not None:  # it was lost before it was read out: what is not confirmed has to be sent again
-            self._links.hang_up(replaced.link, Reason.RESET, "the link that this one replaced was lost")
+        self._greetings.pop(link, None)
+        self._renewals.forget(link)
         self.lose(link, now)
-        for key in ("beat", "watch"):
-            self._timers.cancel((key, link.id))
+        self._forget_beats(link)
         aims = [aim for aim in self._aims.values() if aim.link is link]
-        if greeting is not None and greeting.is_read_out and greeting.renews is not None:
-            self._links.hang_up(greeting.renews, Reason.RESET, "the link that was to replace this one was lost")
         for aim in aims:
             aim.link = None
             aim.reason = link.ended or reason.word
