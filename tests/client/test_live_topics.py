@@ -11,7 +11,7 @@ import pytest
 import heliograph
 from heliograph.cli.network_processes import NetworkProcesses
 from heliograph.cli.network_secure import environment
-from heliograph.errors import RefusedError
+from heliograph.errors import Reason, RefusedError
 from heliograph.topology.process_network import generated
 
 PATIENCE_S = 100.0
@@ -61,6 +61,11 @@ def test_a_revoked_grant_changes_the_key_and_other_holders_get_the_new_one_also_
                 while len(holder._desk.epochs.keys(topic.advertisement.id)) < 2:
                     await asyncio.sleep(0.02)
                 assert holder.decrypt_event(event) == b"22"
+            assert await alice.withdraw_topic(topic.topic)
+            for who, shown in ((bob, kept), (alice, topic)):
+                with pytest.raises(RefusedError) as caught:
+                    await who.use_topic(shown)
+                assert caught.value.reason is Reason.TOPIC_WITHDRAWN
 
     async def run() -> None:
         network = NetworkProcesses(generated(1), tmp_path / "topics", bdn=False, secure=True)
