@@ -15,7 +15,7 @@ from heliograph.cli.network_processes import NetworkProcesses
 from heliograph.cli.network_secure import environment
 from heliograph.discovery.topics.encryption import TopicKey
 from heliograph.discovery.topics.handover import KeyOffer
-from heliograph.errors import RefusedError
+from heliograph.errors import Reason, RefusedError
 from heliograph.live.topic_desk import chain_of
 from heliograph.topology.process_network import generated
 
@@ -66,6 +66,14 @@ def test_a_revoked_grant_changes_the_key_and_other_holders_get_the_new_one_also_
                 while len(holder._desk.epochs.keys(topic.advertisement.id)) < 2:
                     await asyncio.sleep(0.02)
                 assert holder.decrypt_event(event) == b"22"
+            gone = await alice.create_topic("plant/gone")
+            granted = alice.grant_topic(gone, "bob", subscribe=True)
+            await bob.use_topic(granted)
+            assert await alice.withdraw_topic(gone.topic)
+            for who, shown in ((bob, granted), (alice, gone)):
+                with pytest.raises(RefusedError) as caught:
+                    await who.use_topic(shown)
+                assert caught.value.reason is Reason.TOPIC_WITHDRAWN
             held = bob._desk.epochs.newest(topic.advertisement.id)
             await alice.close()  # from here on the owner is away
             late = bob.grant_topic(topic, "admin", subscribe=True, using=kept, certificate=thirds)

@@ -59,7 +59,7 @@ BEGINNINGS = (commands.Subscribe, commands.ReadStores, commands.PublishReliably,
 
 
 class Session:
-    """One client. It has 31 methods because it implements the contract of machines and what programs read and ask for.
+    """One client. It has 32 methods because it implements the contract of machines and what programs read and ask for.
 
     ``secret`` (16 to 64 random bytes) is its identity as a publisher; ``seed`` draws its jitter.
 
