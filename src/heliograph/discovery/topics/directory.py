@@ -92,7 +92,10 @@ class ReloadTopicDirectory:
 
 
 class TopicDirectory:
-    """A machine (machine.py): one topic directory."""
+    """A machine (machine.py): one topic directory.
+
+    It has 31 methods because the contract takes twelve of them, and each kind of message one.
+    """
 
     def __init__(self, config: TopicDirectoryConfig, *, seed: Seed, keyring: Keyring) -> None:
         assert keyring.own is not None
