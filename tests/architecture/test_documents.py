@@ -187,3 +187,14 @@ def test_every_make_target_and_benchmark_named_exists() -> None:
     measured = [word for line in lines for word in re.findall(r"python -m benchmarks ([a-z][\w-]*)", line)]
     files = {file.stem.replace("_", "-") for file in (ROOT / "benchmarks").glob("*.py")}
     assert [name for name in measured if name not in ("all", *files)] == []
+
+
+def test_every_test_that_the_page_of_attacks_names_is_there() -> None:
+    page = (ROOT / "docs" / "security.md").read_text("utf-8")
+    wrong, file = [], ""
+    for named_file, function in re.findall(r"`(tests/[\w/]+\.py)?(?:::(test_\w+))?`", page):
+        file = named_file or file
+        path = ROOT / file
+        if not path.is_file() or (function and f"def {function}(" not in path.read_text("utf-8")):
+            wrong.append(f"{file}::{function}")
+    assert wrong == []
