@@ -207,6 +207,9 @@ class RevocationNews:
         """A requester's link has closed."""
         self._gone(asker)
 
+    def hear_untold(self, asker: LinkId, watch: int, now: Instant) -> None:
+        """Ignored: no client watches it."""
+
     # -- time and files -------------------------------------------------------------------------------------------
 
     def renewed(self, now: Instant) -> None:
