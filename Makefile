@@ -5,7 +5,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-plain test-spark quick check sweep sweep-seeds sweep-plain sweep-spark mutants bench \
-	bench-peers fuzz soak clean FORCE
+	bench-peers fuzz soak lock clean FORCE
 
 # The first Python that really runs (a pyenv shim may exist and still fail), is new enough and can make environments.
 PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
@@ -16,7 +16,10 @@ PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
 unexport PYTHONDONTWRITEBYTECODE
 
 RUN := .venv/bin/python
+LOCKS := requirements-build.lock requirements.lock
 COMPILED := $(wildcard src/heliograph/*/_*.c src/heliograph/*/*/_*.c)
+# Nothing is installed that the locks do not name with its hash: --no-build-isolation builds with the locked setuptools.
+PIP_INSTALL = $(RUN) -m pip install --disable-pip-version-check --no-build-isolation
 PYTEST := $(RUN) -m pytest -n auto --dist worksteal
 INPUTS ?= 100000
 SEEDS ?= 10000
@@ -83,6 +86,9 @@ soak: .venv/.stamp ## every property with ten times the examples, new ones each 
 	@printf '%s\n' $(SCENARIOS) | xargs -P "$$(nproc 2>/dev/null || echo 2)" -I{} \
 		.venv/bin/heliograph simulate {} --seeds 1..$(SEEDS)
 
+lock: ## write the locks anew after a change of constraints.txt: the hashes of all files of each version, from pip's index
+	@$(if $(wildcard $(RUN)),$(RUN),$(PYTHON)) -m tests.architecture.lock
+
 clean: ## remove everything that make made
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -94,7 +100,7 @@ ifneq ($(shell cat .venv/.stamp 2>/dev/null),$(CURDIR))
 .venv/.stamp: FORCE
 endif
 
-.venv/.stamp: pyproject.toml constraints.txt $(COMPILED)
+.venv/.stamp: pyproject.toml $(LOCKS) $(COMPILED)
 	@if [ "$$(cat $@ 2>/dev/null)" != '$(CURDIR)' ] || ! $(RUN) -m pip --version >/dev/null 2>&1; then \
 		if [ -z '$(PYTHON)' ]; then \
 			echo 'No Python 3.11 or newer that can make environments was found.' \
@@ -106,7 +112,10 @@ endif
 		$(PYTHON) -m venv --clear .venv || exit 1; \
 	fi
 	@echo 'Installing Heliograph and its tools into .venv (about 1 GB with Spark; some minutes the first time) …'
-	@$(RUN) -m pip install --disable-pip-version-check --editable '.[dev]' --constraint constraints.txt
+	@for lock in $(LOCKS); do \
+		$(PIP_INSTALL) --require-hashes --requirement $$lock || exit 1; \
+	done
+	@$(PIP_INSTALL) --no-deps --editable .
 	@echo '$(CURDIR)' > $@
 
 FORCE:
