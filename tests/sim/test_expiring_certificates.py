@@ -108,7 +108,7 @@ class Stage:
 
 
 @pytest.mark.req("O6", "N4")
-@pytest.mark.parametrize("seed", range(1, 4))
+@pytest.mark.parametrize("seed", [1, 2])
 def test_brokers_renew_their_links_before_their_certificates_end_and_nothing_is_lost(seed: int) -> None:
     stage = Stage(seed)
     for number, name in enumerate(BROKERS):
