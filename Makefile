@@ -16,7 +16,7 @@ PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
 unexport PYTHONDONTWRITEBYTECODE
 
 RUN := .venv/bin/python
-LOCKS := requirements-build.lock requirements.lock
+LOCKS := locks/build.lock locks/requirements.lock
 COMPILED := $(wildcard src/heliograph/*/_*.c src/heliograph/*/*/_*.c)
 # Nothing is installed that the locks do not name with its hash: --no-build-isolation builds with the locked setuptools.
 PIP_INSTALL = $(RUN) -m pip install --disable-pip-version-check --no-build-isolation
@@ -86,7 +86,7 @@ soak: .venv/.stamp ## every property with ten times the examples, new ones each 
 	@printf '%s\n' $(SCENARIOS) | xargs -P "$$(nproc 2>/dev/null || echo 2)" -I{} \
 		.venv/bin/heliograph simulate {} --seeds 1..$(SEEDS)
 
-lock: ## write the locks anew after a change of constraints.txt: the hashes of all files of each version, from pip's index
+lock: ## write the locks anew after a change of locks/constraints.txt: the hashes of all files of each version, from pip's index
 	@$(if $(wildcard $(RUN)),$(RUN),$(PYTHON)) -m tests.architecture.lock
 
 clean: ## remove everything that make made
@@ -100,7 +100,7 @@ ifneq ($(shell cat .venv/.stamp 2>/dev/null),$(CURDIR))
 .venv/.stamp: FORCE
 endif
 
-.venv/.stamp: pyproject.toml $(LOCKS) $(COMPILED)
+.venv/.stamp: pyproject.toml src/heliograph/hardened_build.py $(LOCKS) $(COMPILED)
 	@if [ "$$(cat $@ 2>/dev/null)" != '$(CURDIR)' ] || ! $(RUN) -m pip --version >/dev/null 2>&1; then \
 		if [ -z '$(PYTHON)' ]; then \
 			echo 'No Python 3.11 or newer that can make environments was found.' \

@@ -1,7 +1,7 @@
-"""`make lock`: write the locks from constraints.txt, with the hashes of all files that the package index has.
+"""`make lock`: write the files of locks/ from constraints.txt, with the hashes of all files that the package index has.
 
 In:    constraints.txt (names and versions), pyproject.toml (markers), and pip, for the index that it is set up for.
-Out:   requirements-build.lock (pip and setuptools) and requirements.lock (everything else).
+Out:   build.lock (pip and setuptools) and requirements.lock (everything else).
 State: none.
 Not here: whether they agree with each other and are complete (test_lock.py), installing them (Makefile).
 
@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-CONSTRAINTS = ROOT / "constraints.txt"
-LOCK = ROOT / "requirements.lock"
-BUILD_LOCK = ROOT / "requirements-build.lock"
+CONSTRAINTS = ROOT / "locks" / "constraints.txt"
+LOCK = ROOT / "locks" / "requirements.lock"
+BUILD_LOCK = ROOT / "locks" / "build.lock"
 BUILD = ("pip", "setuptools")  # needed before anything else can be installed or built
 HEAD = """\
 # Made by `make lock` from constraints.txt: do not edit. Installed by make with --require-hashes.

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 BYTES_MAX = 32 << 20  # of all revocations: about 12,000, usually of 2 to 3 KiB
 OWNER_BYTES_MAX = 4 << 20  # of the revocations for the topics of one owner
 NOTICE_BYTES_MAX = 46_000  # a bundle that can be presented, and the statement
-KEPT_BYTES = 700  # of objects for each notice that is kept, measured
+KEPT_BYTES = 700  # of objects for each notice that is kept, an estimate
 
 _Part = Annotated[bytes, msgspec.Meta(max_length=NOTICE_BYTES_MAX)]
 
