@@ -40,6 +40,7 @@ def stores(dice: random.Random, known: Knowledge) -> list[dict[str, Any]]:
     """Requests of publishers and readers."""
     to: dict[str, Any] = {"store": dice.choice([known.store] * 9 + [NOBODY])}
     name = {"name": dice.choice(["r1", "r2", "canary"])}
+    proof = {"proof": dice.choice(["ab", "cd"]) * 32}
     channel = {"channel": dice.randint(0, 3)}
     opening = {"filter": dice.choice(["a/#", "#", "canary/#", "kept/+"]), "language": "topic", "where": ""}
     if dice.random() < 0.3:
@@ -48,14 +49,15 @@ def stores(dice: random.Random, known: Knowledge) -> list[dict[str, Any]]:
     return [
         {"do": "find", "topic": "a/b", "filter": "a/#"},
         {"do": "attach", **to},
-        {"do": "open", **to, **channel, **name, **opening, "start": "first", **span},
+        {"do": "open", **to, **channel, **name, **proof, "owner": "ef" * 32, **opening, "start": "first", **span},
         {"do": "open", **to, **channel, **opening, "start": dice.choice(["first", "next"]), "window": 1_000},
         {"do": "credit", **to, **channel, "at": 1, "window": 10, "again": dice.random() < 0.5},
-        {"do": "ack", **to, **name, "before": 1, "also": [[2, 3], [5, 6]]},
+        {"do": "ack", **to, **name, **proof, "before": 1, "also": [[2, 3], [5, 6]]},
         {"do": "close", **to, **channel},
-        {"do": "drop", **to, **name},
+        {"do": "drop", **to, **name, **proof, "entity": "mallory"},
+        {"do": "release", **to, **name},
         {"do": "logs", **to},
-        {"do": "names", **to, "after": "mallory/r1"},
+        {"do": "names", **to, "owner": "ef" * 32, "after": "mallory/r1"},
         {"do": "commit", **to, "publisher": "p1", "batch": 1, "parts": [["part-1", 1], ["part-2", 0]]},
     ]
 
@@ -76,7 +78,7 @@ def resources(dice: random.Random, known: Knowledge) -> list[dict[str, Any]]:
         {"do": "list", "start": 0},
         {"do": "discover", **where, **model, **limits, "max_age_s": 0.0, "deadline_ms": 100},
         {"do": "part", "answer": 1, "start": 0},
-        {"do": "watch", **where, **model},
+        {"do": "watch", "watch": dice.randint(0, 3), **where, **model},
         {"do": "keep", "watch": dice.randint(0, 3), "again": True},
         {"do": "unwatch", "watch": dice.randint(0, 3)},
         {"do": "tables"},
@@ -88,7 +90,8 @@ def rights(dice: random.Random, known: Knowledge) -> list[dict[str, Any]]:
     return [
         {"do": "present", "bundle": known.bundle, "proof": "AAAA"},
         {"do": "present", "bundle": known.bundle},
-        {"do": "revoke", "statement": "AAAA", "chains": ["AAAA", "AA=="]},
+        {"do": "revoke", "statement": "AAAA", "bundle": known.bundle},
+        {"do": "revocations", "since": "0" * 16, "after": 0},
         {"do": "lists"},
         {"do": "list", "digest": "00" * 32, "at": 0},
     ]

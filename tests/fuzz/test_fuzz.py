@@ -16,6 +16,7 @@ from typing import Any, get_args
 import pytest
 
 from heliograph.discovery.resources.calls import Call
+from heliograph.discovery.topics.right_requests import RightsRequest
 from heliograph.machine import Effects, Outbox
 from heliograph.node import SERVICES
 from heliograph.notes import ReloadFailed
@@ -80,7 +81,9 @@ def test_the_network_has_every_service_and_the_fuzzer_asks_each_of_them() -> Non
     assert {service.name for service in SERVICES} <= {*CATALOGUE, CERTIFICATES}
 
 
-@pytest.mark.parametrize(("service", "calls"), [("stores", StoreRequest), ("resources", Call)])
+@pytest.mark.parametrize(
+    ("service", "calls"), [("stores", StoreRequest), ("resources", Call), ("rights", RightsRequest)]
+)
 def test_the_fuzzer_knows_every_request_and_every_field(service: str, calls: Any) -> None:
     asked: dict[str, set[str]] = {}
     for request in CATALOGUE[service](Random(1), NetworkTarget().knowledge):
@@ -143,9 +146,9 @@ def test_a_wrong_delivery_is_noticed(frame: bytes, harm: str) -> None:
 
 
 def test_a_request_without_an_answer_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(network_target, "NEVER_ANSWER", ())
     asked = put_together(grammar.SERVICE, 1, b"{}", b"mute")
     target = NetworkTarget()
+    monkeypatch.setattr(network_target, "MUTE", "nobody")  # from here on it has to answer
     target.shoot(Input("requests", [Step(0, "dial", word="main"), Step(0, "bytes", hello(SECRETS[0]) + asked)]))
     with pytest.raises(FaultError, match="mute never answered"):
         target.finish()
