@@ -26,7 +26,8 @@ from heliograph.discovery.signed_bodies import SEALED, SIGNED
 from heliograph.discovery.topics import grants, messages
 from heliograph.discovery.topics.bundle import GrantBundle, decode_bundle, encode_bundle
 from heliograph.discovery.topics.grants import Revocation, TopicGrant
-from heliograph.discovery.topics.listing import Creation, Descriptors, Synopsis, advertised
+from heliograph.discovery.topics.key_statements import KEY_STATEMENT_DOMAIN
+from heliograph.discovery.topics.listing import Creation, Descriptors, Synopsis, advertised, id_of
 from heliograph.discovery.topics.messages import TopicKind, TopicMessage, TopicQuery, domain_of
 from heliograph.discovery.topics.possession import POSSESSION_DOMAIN, possession_payload
 from heliograph.discovery.topics.queries import QUERY_LANGUAGES
@@ -174,7 +175,11 @@ def _right(dice: random.Random, known: Knowledge, who: str) -> tuple[list[bytes]
         return [
             _ask(
                 dice,
-                {"do": "revoke", "statement": _text(_revocation(dice, known, who)), "chains": [_text(_chain(who))]},
+                {
+                    "do": "revoke",
+                    "statement": _text(_revocation(dice, known, who)),
+                    "bundle": _bundle(dice, known, who),
+                },
             )
         ], []
     bundle = _bundle(dice, known, who)
@@ -191,8 +196,9 @@ def _ask(dice: random.Random, request: dict[str, Any]) -> bytes:
 def _bundle(dice: random.Random, known: Knowledge, who: str) -> str:
     """A topic of an attacker, or of the canary, and grants for it."""
     fault = dice.choice(["grant", "grant", "grant", "foreign", "foreign", "chains", "packed", "text", "none"])
-    topic = dice.randbytes(16)
-    advertise = _advertise(dice, known, "mallory", topic)
+    nonce = dice.randbytes(16)
+    topic = id_of("mallory", nonce)
+    advertise = _advertise(dice, known, "mallory", nonce)
     chains = [_chain(name) for name in ("mallory", "bob", DIRECTORY)]
     if fault == "foreign":
         shown = decode_bundle(known.bundle)
@@ -206,7 +212,8 @@ def _bundle(dice: random.Random, known: Knowledge, who: str) -> str:
         granted = []
     if fault == "chains":
         chains = dice.choice([[], chains * 3, [_flipped(chains[0], dice)], [b""]])
-    fields = {"advertise": advertise, "chains": chains, "grants": granted, "epoch": 1, "key": b"k" * 32}
+    fields = {"advertise": advertise, "chains": chains, "grants": granted, "key": b"k" * 32}
+    fields["statement"] = _key_statement(dice, known, topic)
     if fault == "packed":
         return _text(compress(twist(fields, MSGPACK, dice), 6))
     text = encode_bundle(GrantBundle(**fields))
@@ -224,10 +231,14 @@ def _grant(
     return _flipped(data, dice) if dice.random() < 0.1 else data
 
 
+def _key_statement(dice: random.Random, known: Knowledge, topic: bytes) -> bytes:
+    fields = {"topic": topic, "epoch": dice.choice([1, 2**31]), "issued_ms": known.wall_ms, "digest": b"d" * 32}
+    return keyring("mallory").sign(KEY_STATEMENT_DOMAIN, write(fields, MSGPACK, dice))
+
+
 def _revocation(dice: random.Random, known: Knowledge, who: str) -> bytes:
-    revoked = [dice.randbytes(16) for _ in range(dice.choice([0, 1, 1, 64]))]
-    until = {"issued_ms": known.wall_ms, "until_ms": known.wall_ms + dice.choice([-1, 5_000, HOUR_MS])}
-    fields = _plain(Revocation(dice.randbytes(16), dice.randbytes(16), revoked, **until))
+    grant = dice.choice([b"", dice.randbytes(16)])
+    fields = _plain(Revocation(dice.randbytes(16), known.wall_ms + dice.choice([0, -HOUR_MS, HOUR_MS]), grant))
     data = keyring(who).sign(grants.REVOCATION_DOMAIN, write(fields, MSGPACK, dice))
     return _flipped(data, dice) if dice.random() < 0.1 else data
 
@@ -264,17 +275,17 @@ def _creation(dice: random.Random, who: str) -> Creation:
     return Creation(who, 600, "i", "s", described, Synopsis(*types), readers=readers, sealed=b"")
 
 
-def _advertisement(dice: random.Random, known: Knowledge, who: str, topic: bytes) -> bytes:
+def _advertisement(dice: random.Random, known: Knowledge, who: str, nonce: bytes) -> bytes:
     """An advertisement that the attackers' directory signed, or none; one in three has something wrong in it."""
-    made = advertised(_creation(dice, who), topic, DIRECTORY, known.wall_ms, known.wall_ms, known.wall_ms + HOUR_MS)
+    made = advertised(_creation(dice, who), nonce, DIRECTORY, known.wall_ms, known.wall_ms, known.wall_ms + HOUR_MS)
     fields = _plain(made)
     payload = twist(fields, MSGPACK, dice) if dice.random() < 0.3 else msgspec.msgpack.encode(fields)
     return keyring(DIRECTORY if dice.random() < 0.9 else who).sign(ADVERTISEMENT_DOMAIN, payload)
 
 
-def _advertise(dice: random.Random, known: Knowledge, who: str, topic: bytes) -> bytes:
+def _advertise(dice: random.Random, known: Knowledge, who: str, nonce: bytes) -> bytes:
     fields = {"id": dice.randbytes(16), "issued_ms": known.wall_ms}
-    fields["advertisement"] = _advertisement(dice, known, who, topic)
+    fields["advertisement"] = _advertisement(dice, known, who, nonce)
     return keyring(who).sign(domain_of(TopicKind.ADVERTISE), msgspec.msgpack.encode(fields))
 
 
