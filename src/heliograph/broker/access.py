@@ -116,7 +116,7 @@ class Profile:
 
     def _may_discover(self, verb: str, topic: bytes) -> bool:
         """Entities and directories may publish to each other. What an entity may receive: ``is_foreign``."""
-        if topic.split(b"/", 1)[0] == ENTITY_ROOT:
+        if topic.startswith(ENTITY_ROOT + b"/"):
             return self._is_proven
         if Role.DIRECTORY in self.privileges and topic.startswith(DIRECTORY_TOPICS):
             return True
