@@ -39,7 +39,7 @@ demo: .venv/.stamp ## run brokers, clients, Spark and a simulation, and report w
 test: test-plain test-spark ## run all tests but the sweep: the same examples and seeds every time
 
 test-plain: .venv/.stamp
-	$(PYTEST) -m 'not sweep and not spark'
+	$(PYTEST) -m 'not sweep and not spark and not soak'
 
 test-spark: .venv/.stamp
 	$(RUN) -m pytest -m 'spark and not sweep and not soak'
@@ -47,7 +47,7 @@ test-spark: .venv/.stamp
 quick: .venv/.stamp ## lint and the fast tests, for every commit (at most a minute)
 	$(RUN) -m ruff check
 	$(RUN) -m ruff format --check
-	$(PYTEST) -m 'not slow and not live and not sweep and not spark' --hypothesis-profile quick
+	$(PYTEST) -m 'not slow and not live and not sweep and not spark and not soak' --hypothesis-profile quick
 
 check: .venv/.stamp ## ruff, mypy strict and the architecture tests
 	$(RUN) -m ruff check
@@ -79,9 +79,10 @@ fuzz: .venv/.stamp ## send INPUTS broken and mutated inputs to a network of brok
 	$(RUN) -m tests.fuzz.fuzz --inputs $(INPUTS)
 
 soak: .venv/.stamp ## every property with ten times the examples, new ones each time, all crash points of the archive, then every shipped scenario over SEEDS seeds
-	$(PYTEST) -m 'not live and not sweep and not spark' --ignore tests/sim --hypothesis-profile thorough
+	$(PYTEST) -m 'not live and not sweep and not spark and not soak' --ignore tests/sim --hypothesis-profile thorough
 	@$(RUN) -m tests.sweep --seeds 1..$$(( ($(SEEDS) + 4) / 5 )) $(STORES)
 	HELIOGRAPH_KILL_S=300 $(RUN) -m pytest -q -s tests/stores/test_kill.py
+	$(PYTEST) -m 'soak and not spark'
 	$(RUN) -m pytest -m 'spark and soak'
 	@printf '%s\n' $(SCENARIOS) | xargs -P "$$(nproc 2>/dev/null || echo 2)" -I{} \
 		.venv/bin/heliograph simulate {} --seeds 1..$(SEEDS)

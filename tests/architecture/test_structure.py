@@ -23,6 +23,7 @@ ALLOWED_WRITES = {
     "broker/links.py link.sink": HOT,
     "broker/links.py link.mark": HOT,
     "broker/links.py link.deliveries": HOT,
+    "broker/arrivals.py link.trace": "once per parcel, on the hot path between brokers",
     "client/reader.py seen.next": "once per publication that a client receives",
     "matching/languages/xpath.py event.document": "parsed once per event, by the first condition that reads it",
     "sim/host.py far.pending": "once per input that carries bytes, which is almost every one: a tenth of a simulation",

@@ -551,6 +551,16 @@ def test_a_request_that_cannot_be_served_is_refused(link: int, name: bytes, reas
     assert talk.hangups == {}
 
 
+@pytest.mark.req("O6")
+def test_a_request_with_the_number_of_one_that_is_under_way_is_refused_and_asks_nothing() -> None:
+    talk = an_admin_talk()
+    for _ in range(3):
+        talk.say(1, service(b"admin", b"{}", 7))
+    answers = [json.loads(answer.payload)["reason"] for answer in talk.heard[1].answers[-2:]]
+    assert answers == ["duplicate", "duplicate"]
+    assert [frame.sequence for frame in talk.heard[50].answers if frame.kind == Kind.SERVICE] == [7]
+
+
 def test_requests_under_way_are_bounded_and_refused_when_the_service_ends() -> None:
     talk = an_admin_talk()
     for number in range(65):

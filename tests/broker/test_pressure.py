@@ -1,5 +1,7 @@
 """Slow consumers: each policy, bounds, and that nobody else is harmed."""
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,7 +10,7 @@ from heliograph.broker.config import BrokerConfig, LimitsConfig
 from heliograph.errors import Reason
 from heliograph.machine import Peer
 from heliograph.notes import PublicationsDropped
-from heliograph.wire.frames import Kind, control
+from heliograph.wire.frames import Kind, control, service
 from tests.broker.talk import Talk
 from tests.examples import examples
 
@@ -87,6 +89,51 @@ def test_disconnect_ends_the_link_rather_than_losing_anything() -> None:
     assert talk.hangups == {SLOW: Reason.SLOW_CONSUMER}
     assert talk.heard[SLOW].goodbye == "slow_consumer"
     assert len(talk.heard[QUICK].payloads) == 11
+
+
+def welcomes(talk: Talk, link: int) -> list[bool]:
+    """For each WELCOME that came to a link, whether it says that the session was too slow."""
+    bodies = [json.loads(frame.payload) for frame in talk.heard[link].answers if frame.kind == Kind.WELCOME]
+    return [body.get("slow", False) for body in bodies]
+
+
+def come_again(talk: Talk, link: int) -> None:
+    """The session of SLOW on another link."""
+    talk.attach(link)
+    talk.say(link, talk.hello(SLOW))
+
+
+def test_a_slow_consumer_is_told_at_every_welcome_until_it_has_answered() -> None:
+    """Its GOODBYE is behind what it does not read."""
+    talk = a_talk("disconnect")
+    assert welcomes(talk, SLOW) == [False]
+    talk.press(SLOW, True)
+    talk.publish(PUBLISHER, "a", *(b"%d" % n for n in range(11)))
+    come_again(talk, 10)
+    assert welcomes(talk, 10) == [True]
+    assert talk.heard[10].order[-2:] == ["WELCOME", "PING"]
+    talk.leave(10)  # without a sign that it has read that
+    talk.leave(SLOW)
+    come_again(talk, 11)
+    assert welcomes(talk, 11) == [True]
+    talk.say(11, control(Kind.PONG))
+    talk.leave(11)
+    come_again(talk, 12)
+    assert welcomes(talk, 12) == [False]
+
+
+def test_only_the_session_that_was_slow_is_told_and_only_as_long_as_its_origin_is_remembered() -> None:
+    talk = a_talk("disconnect", origin_horizon_ms=1_000, origins_max=6)
+    talk.press(SLOW, True)
+    talk.publish(PUBLISHER, "a", *(b"%d" % n for n in range(11)))
+    talk.leave(SLOW)
+    talk.leave(QUICK)
+    talk.join(QUICK)
+    assert welcomes(talk, QUICK) == [False]
+    talk.pass_time(1_100)
+    talk.join(20)
+    come_again(talk, 10)
+    assert welcomes(talk, 10) == [False]
 
 
 def test_hold_stops_only_publishers_that_opted_in() -> None:
@@ -169,6 +216,20 @@ def test_a_service_never_loses_its_pipe_because_more_waits_than_is_allowed() -> 
     talk.press(SERVICE, False)
     talk.publish(POLITE, "a", b"new")
     assert talk.heard[SERVICE].payloads == [b"new"]
+
+
+@pytest.mark.req("O6")
+def test_a_service_that_read_nothing_for_long_still_gets_the_answers_to_its_orders() -> None:
+    """It waits for each of them: an answer that is dropped would keep its place for ever."""
+    talk = a_talk_with_a_service(hold_ms_max=1_000)
+    talk.press(SERVICE, True)
+    talk.say(SERVICE, service(b"broker", b'{"do":"report","question":"usage"}', 7))
+    talk.publish(POLITE, "a", *(b"%d" % n for n in range(6)))
+    talk.pass_time(1_100)
+    assert talk.broker.report("overview")["dropped"] == 6
+    talk.press(SERVICE, False)
+    assert [(frame.kind, frame.sequence) for frame in talk.heard[SERVICE].answers[-1:]] == [(Kind.SERVICE, 7)]
+    assert talk.heard[SERVICE].payloads == []
 
 
 def test_a_held_publisher_does_not_count_as_silent() -> None:

@@ -6,11 +6,15 @@ import json
 import os
 import signal
 from pathlib import Path
+from time import time
 
 import pytest
 
 from benchmarks.ports import free_port
 from heliograph.cli import network_state as state
+from heliograph.discovery.brokers.remembered import Remembered
+from heliograph.live import remembered_file
+from heliograph.live.environment import PORT_VARIABLE
 from tests.cli.processes import broker, piped, started
 
 from .conftest import Run
@@ -117,3 +121,26 @@ def test_in_a_network_without_its_directory_a_broker_is_still_found_and_it_says_
         assert "remembered broker 127.0.0.1:" in second.out
     finally:
         run("network", "down")
+
+
+@pytest.mark.live
+@pytest.mark.req("B13", "O2")
+def test_a_command_that_finds_no_broker_says_first_what_to_do(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(PORT_VARIABLE, str(free_port()))
+    monkeypatch.setenv("HELIOGRAPH_SEARCH__MULTICAST", "false")
+    ran = run("publish", "a", "b")
+    first, *below = ran.err.splitlines()
+    assert (ran.code, first) == (1, "heliograph: no broker found; `heliograph broker run` starts one here")
+    assert any("no broker answers there" in line for line in below)
+    assert any("asked directory 127.0.0.1:" in line for line in below)
+
+
+@pytest.mark.req("B13")
+def test_brokers_of_a_network_that_was_taken_down_are_forgotten(tmp_path: Path) -> None:
+    environment = {"HELIOGRAPH_STATE_DIR": str(tmp_path)}
+    files = [remembered_file.file_for([name], environment) for name in ("x", "y")]
+    brokers = [Remembered(f"b{number}", f"127.0.0.1:{number}", int(time())) for number in (1, 2, 3)]
+    for file in files:
+        remembered_file.write(file, brokers)
+    remembered_file.forget(["127.0.0.1:1", "127.0.0.1:3"], environment)
+    assert [[each.broker for each in remembered_file.read(file, 60)] for file in files] == [["b2"], ["b2"]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -117,3 +118,27 @@ def test_what_no_broker_could_help_with_is_told_before_one_is_looked_for(run: Ru
     assert ran.code == 2
     assert told in ran.err
     assert "dial_failed" not in ran.err
+
+
+def test_text_that_the_terminal_cannot_show_is_escaped() -> None:
+    program = "from heliograph.cli.main import prepare_streams; prepare_streams(); print('21 °C → ü')"
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    ran = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "21 \\xb0C \\u2192 \\xfc\n", "")
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
+def test_a_closed_descriptor_never_becomes_a_socket(closed: str) -> None:
+    program = "import os; from heliograph.cli import main; main.prepare_streams(); os._exit(os.open('/', 0))"
+    ran = subprocess.run(["bash", "-c", f'"{sys.executable}" -c "{program}" {closed}'], check=False)
+    assert ran.returncode > 2  # the number of the next descriptor
+
+
+def test_closed_standard_input_is_an_error_and_no_empty_publication() -> None:
+    program = (
+        "from heliograph.cli.main import prepare_streams; prepare_streams(); import asyncio; "
+        "from heliograph.cli.standard_input import read_whole; asyncio.run(read_whole(0))"
+    )
+    line = f'"{sys.executable}" -c "{program}" <&-'
+    ran = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
+    assert "UsageError: standard input is closed" in ran.stderr

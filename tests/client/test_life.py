@@ -11,7 +11,7 @@ from heliograph.errors import ClosedError, NotConnectedError, Reason, RefusedErr
 from heliograph.machine import Peer
 from heliograph.model.subscription import Policy
 from heliograph.notes import DialFailed, SessionRestored
-from heliograph.wire.frames import Kind, control, service
+from heliograph.wire.frames import Frame, Kind, control, service
 from tests.client.script import HERE, MS, SECRET, THERE, Script, a_delivery, an_event, body_of
 
 
@@ -319,6 +319,76 @@ def test_who_asked_to_be_disconnected_rather_than_lose_something_hears_of_it() -
     assert isinstance(strict.error, RefusedError)
     assert not easy.ended
     assert [body_of(frame)["filter"] for frame in script.connect()] == ["easy"]
+
+
+def a_strict_session(*targets: Target) -> Script:
+    """With a subscription that must not lose anything and one that may, both in force."""
+    script = Script(*targets)
+    script.connect()
+    script.tell(Subscribe(1, "strict", Policy.DISCONNECT))
+    script.tell(Subscribe(2, "easy"))
+    confirm_all(script, script.heard())
+    return script
+
+
+def confirm_all(script: Script, frames: list[Frame]) -> None:
+    for frame in frames:
+        script.confirm(frame)
+
+
+@pytest.mark.req("N15")
+def test_who_was_too_slow_hears_of_it_at_the_next_welcome_of_the_same_broker() -> None:
+    """The GOODBYE was lost, behind what the client had not read."""
+    script = a_strict_session(HERE, THERE)
+    strict, easy = script.session.inbox(1), script.session.inbox(2)
+    script.lose(Reason.RESET)
+    assert script.dial().host == HERE.host, "only this broker knows why the link ended"
+    asked = script.connect(slow=True)
+    assert isinstance(strict.error, RefusedError)
+    assert strict.error.reason is Reason.SLOW_CONSUMER
+    assert not easy.ended
+    assert [body_of(frame)["filter"] for frame in asked] == ["easy"]
+
+
+@pytest.mark.req("N15")
+def test_a_subscription_made_after_the_loss_does_not_end_with_those_that_were_too_slow() -> None:
+    script = a_strict_session()
+    script.goodbye(Reason.SLOW_CONSUMER)
+    script.lose(Reason.RESET)
+    script.tell(Subscribe(3, "again", Policy.DISCONNECT))
+    again = script.session.inbox(3)
+    asked = script.connect(slow=True)
+    assert not again.ended
+    assert [body_of(frame)["filter"] for frame in asked] == ["easy", "again"]
+
+
+@pytest.mark.req("N15")
+def test_after_another_failure_a_strict_subscription_goes_on() -> None:
+    """At the same broker, or at the next one if that broker is gone."""
+    script = a_strict_session(HERE, THERE)
+    strict = script.session.inbox(1)
+    script.lose(Reason.RESET)
+    confirm_all(script, script.connect())
+    assert not strict.ended
+    script.lose(Reason.RESET)
+    script.refuse_dial(Reason.DIAL_FAILED)
+    assert script.dial().host == THERE.host
+    script.connect(broker="there", slow=True)  # of another link, long ago
+    assert not strict.ended
+
+
+@pytest.mark.req("N15")
+def test_without_a_strict_subscription_or_after_a_goodbye_the_next_broker_is_dialled() -> None:
+    script = Script(HERE, THERE)
+    script.connect()
+    script.tell(Subscribe(1, "easy"))
+    confirm_all(script, script.heard())
+    script.lose(Reason.RESET)
+    assert script.dial().host == THERE.host
+    script = a_strict_session(HERE, THERE)
+    script.goodbye(Reason.STOPPING)
+    script.lose()
+    assert script.dial().host == THERE.host
 
 
 @pytest.mark.parametrize("reason", [Reason.CERTIFICATE_UNTRUSTED, Reason.CERTIFICATE_EXPIRED, Reason.TLS_FAILED])

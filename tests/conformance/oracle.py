@@ -127,6 +127,7 @@ class Oracle:
         self.links: dict[int, Link] = {}  # all there ever were
         self.present: dict[int, Link] = {}  # those attached and not ended
         self.origins: dict[int, Numbers] = {}
+        self.slow: dict[int | None, None] = {}  # origins whose last link ended with slow_consumer, until they know it
         self.undecided = False  # something happened of which the page does not say how it ends
 
     # -- inputs -----------------------------------------------------------------------------------------------
@@ -192,7 +193,9 @@ class Oracle:
             self._ask(session, frame)
         elif frame.kind == grammar.GOODBYE:
             self._end(session, "goodbye")
-        elif frame.kind != grammar.PONG:
+        elif frame.kind == grammar.PONG:
+            self.slow.pop(session.origin, None)
+        else:
             raise EndError("kind_unexpected")
 
     def _hello(self, session: Link, body: dict[str, Any]) -> None:
@@ -207,7 +210,10 @@ class Oracle:
             if older is not session and older.origin == session.origin:
                 self._end(older, "taken_over")
         known = self.origins.get(session.origin)
-        self._say(session, Said("welcome", subject=f"{known.highest:016x}" if known else ""))
+        slow = session.origin in self.slow
+        self._say(session, Said("welcome", int(slow), subject=f"{known.highest:016x}" if known else ""))
+        if slow:
+            self._say(session, Said("ping"))
 
     def _event(self, publisher: Link, event: Frame) -> None:
         if event.flags & ~grammar.EXPIRES:
@@ -359,6 +365,8 @@ class Oracle:
     def _end(self, link: Link, reason: str) -> None:
         if link.number in self.present:
             link.ended = reason
+            if reason == "slow_consumer" and link.origin is not None:
+                self.slow[link.origin] = None
             link.said.append(Said("goodbye", reason=reason))
             self._remove(link)
 

@@ -233,7 +233,10 @@ def _heard(frame: Frame) -> Iterator[Said]:
             for event in grammar.whole_frames(frame.payload):
                 yield Said("event", frame.origin, numbers=numbers, raw=event.raw)
         case grammar.WELCOME:
-            yield Said("welcome", subject=grammar.read_json(frame.payload).get("seen", ""))
+            welcome = grammar.read_json(frame.payload)
+            yield Said("welcome", int(welcome.get("slow", False)), subject=welcome.get("seen", ""))
+        case grammar.PING:
+            yield Said("ping", frame.sequence)
         case grammar.PONG:
             yield Said("pong", frame.sequence)
         case grammar.CONFIRMED:

@@ -1,4 +1,4 @@
-"""What the README shows works as written: the two terminals, the ten lines, the demo."""
+"""What the README says happens when things fail, and the demo. What it shows is walked in test_pages_walked.py."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,9 +21,10 @@ DEADLINE_S = 150
 pytestmark = pytest.mark.live
 
 
-def commands() -> list[list[str]]:
-    """The commands of the session, in order."""
-    return [shlex.split(line) for line in re.findall(r"^\$ (heliograph .*)$", README, re.MULTILINE)]
+def commands(heading: str) -> list[list[str]]:
+    """The commands of a section, in order."""
+    section = README.partition(f"{heading}\n")[2].partition("\n## ")[0]
+    return [shlex.split(line) for line in re.findall(r"^\$ (heliograph .*)$", section, re.MULTILINE)]
 
 
 def start(words: list[str], environment: dict[str, str], **more: int) -> subprocess.Popen[str]:
@@ -41,50 +41,10 @@ def environment(tmp_path: Path) -> dict[str, str]:
     return plain | {"HELIOGRAPH_LISTENER__MAIN__PORT": "0", "HELIOGRAPH_RUNTIME_DIR": str(tmp_path)}
 
 
-@pytest.fixture
-def broker(environment: dict[str, str]) -> Iterator[dict[str, str]]:
-    """The README's broker; gives the environment in which clients find it."""
-    process = start(commands()[0], environment, stderr=subprocess.PIPE)
-    try:
-        assert process.stderr is not None
-        opened = re.search(r"open on 127\.0\.0\.1:(\d+)", process.stderr.readline())
-        assert opened is not None
-        while "ready" not in process.stderr.readline():
-            pass
-        own = {name: value for name, value in environment.items() if "LISTENER" not in name}
-        yield own | {"HELIOGRAPH_URL": f"heliograph://127.0.0.1:{opened[1]}"}
-    finally:
-        process.terminate()
-        process.communicate(timeout=DEADLINE_S)
-
-
-@pytest.mark.req("O2", "O1")
-def test_what_one_terminal_publishes_the_other_prints(broker: dict[str, str]) -> None:
-    _, subscribe, publish = commands()[:3]
-    subscriber = start(subscribe, broker, stderr=subprocess.PIPE)
-    try:
-        assert subscriber.stdout is not None
-        assert subscriber.stderr is not None
-        assert "sensors/#" in subscriber.stderr.readline()  # it says when its subscription is in force
-        assert start(publish, broker).wait(DEADLINE_S) == 0
-        assert subscriber.stdout.readline() == "sensors/kitchen 21.5\n"
-    finally:
-        subscriber.terminate()
-        subscriber.communicate(timeout=DEADLINE_S)
-
-
-@pytest.mark.parametrize("program", re.findall(r"```python\n(.*?)```", README, re.DOTALL), ids=["asyncio", "blocking"])
-def test_the_ten_lines_run(broker: dict[str, str], program: str) -> None:
-    ran = subprocess.run(
-        [sys.executable, "-c", program], env=broker, capture_output=True, text=True, timeout=DEADLINE_S
-    )
-    assert (ran.stdout, ran.stderr) == ("sensors/kitchen 21.5\n", "")
-
-
 @pytest.mark.slow
 @pytest.mark.req("N4", "N5", "N8")
 def test_the_network_goes_on_when_a_broker_on_the_way_is_killed(environment: dict[str, str]) -> None:
-    up, show, subscribe, publish, trace, down = [*commands()[3:8], ["heliograph", "network", "down"]]
+    up, show, subscribe, publish, trace, down = commands("## Many brokers")
     del environment["HELIOGRAPH_LISTENER__MAIN__PORT"]
 
     def run(command: list[str]) -> str:
@@ -116,7 +76,7 @@ def test_the_network_goes_on_when_a_broker_on_the_way_is_killed(environment: dic
 @pytest.mark.slow
 @pytest.mark.req("B5", "B11", "B12", "B14")
 def test_a_broker_is_found_and_found_again_without_the_directory(environment: dict[str, str], tmp_path: Path) -> None:
-    up, discover = commands()[8:10]
+    up, discover = commands("## Finding a broker")
     del environment["HELIOGRAPH_LISTENER__MAIN__PORT"]
     environment |= {"XDG_STATE_HOME": str(tmp_path / "state")}
     try:

@@ -20,7 +20,7 @@ from tests.conformance import grammar
 from tests.conformance.grammar import put_together
 from tests.fuzz.valid import CONDITIONS, SECRETS, body, content, event, origin_of
 
-LINK, LINKED, PROOF, MAP, INTEREST, SYNC, COUNT, WAVE, TRACE, TRACED, MARK, MARKED = range(32, 44)
+LINK, LINKED, PROOF, MAP, INTEREST, SYNC, COUNT, WAVE, TRACE, TRACED, MARK, MARKED, HOLD, RELEASE = range(32, 46)
 NAME = "under-test"  # the broker that is shot at, live and as a machine
 NAMES = [f"b{number}" for number in range(8)]  # few, so that links meet and take over from each other
 CLUSTERS = ["main", "far", ""]
@@ -60,7 +60,7 @@ def session(dice: random.Random) -> list[bytes]:
     frames = [link(name, cluster, dice.randint(1, 3))]
     for number in range(1, dice.randint(1, 9)):
         make = dice.choice(
-            [_map, _map, _interest, _interest, _interest, _parcel, _parcel, _sync, _wave, _marked, _rest]
+            [_map, _map, _interest, _interest, _interest, _parcel, _parcel, _sync, _wave, _marked, _hold, _rest]
         )
         frames.append(make(dice, name, number))
     return frames
@@ -133,6 +133,14 @@ def _marked(dice: random.Random, name: str, number: int) -> bytes:
     way = [broker_id(dice.choice([NAME, *NAMES])) for _ in range(dice.randint(0, 16))]
     said = {"broker": asker, "speaker": speaker, "by": broker_id(name), "ttl": dice.choice([0, 1, 64, 255])}
     return put_together(MARKED, dice.choice([1, number]), body(**said, way=way))
+
+
+def _hold(dice: random.Random, name: str, number: int) -> bytes:
+    said = {"broker": broker_id(dice.choice([NAME, NAME, *NAMES])), "by": broker_id(dice.choice([name, *NAMES]))}
+    way = [broker_id(dice.choice([NAME, *NAMES])) for _ in range(dice.randint(0, 16))]
+    origin = origin_of(dice.choice(SECRETS))
+    asked = body(**said, origin=origin, ttl=dice.choice([0, 1, 64, 255]), way=way)
+    return put_together(dice.choice([HOLD, HOLD, RELEASE]), 0, asked)
 
 
 def _rest(dice: random.Random, name: str, number: int) -> bytes:

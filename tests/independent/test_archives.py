@@ -15,6 +15,7 @@ import pytest
 from tests.independent.archive_runs import Row, judge_archive, with_archive
 from tests.independent.store_clients import Taken
 from tests.independent.store_oracle import Kept
+from tests.many import cases
 from tests.wire.stdlib_client import EVENT, pack
 
 STORE = "00000000000000aa"
@@ -25,7 +26,7 @@ STORE = "00000000000000aa"
 @pytest.mark.req("S2")
 @pytest.mark.parametrize(
     ("seed", "rounds"),
-    [pytest.param(1, 2, marks=pytest.mark.sweep), *(pytest.param(seed, 5, marks=pytest.mark.soak) for seed in (2, 3))],
+    cases(sweep=[(1, 2)], soak=[(2, 5), (3, 5)]),
 )
 def test_a_killed_archive_has_every_row_of_every_store_once(seed: int, rounds: int, tmp_path: Path) -> None:
     kept = with_archive(seed, tmp_path, rounds=rounds)

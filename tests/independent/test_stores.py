@@ -16,6 +16,7 @@ from tests.independent.client import Delivery
 from tests.independent.store_clients import Publisher, Reader, Taken
 from tests.independent.store_oracle import Kept, judge
 from tests.independent.store_runs import with_stores
+from tests.many import cases
 from tests.wire.stdlib_client import EVENT, pack
 
 STORE = "00000000000000aa"
@@ -24,7 +25,7 @@ STORE = "00000000000000aa"
 @pytest.mark.live
 @pytest.mark.slow
 @pytest.mark.req("N10", "N11")
-@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.sweep) for seed in (2, 4, 6, 11, 19, 21))])
+@pytest.mark.parametrize("seed", cases(always=[1], sweep=[2, 11], soak=[4, 6, 19, 21]))
 def test_what_stores_acknowledge_is_kept_once_in_order_and_read_by_everyone_alike(seed: int, tmp_path: Path) -> None:
     kept = with_stores(seed, tmp_path, count=800 if seed == 1 else 1_500, faults=4 if seed == 1 else 8)
     print(kept.line)

@@ -116,10 +116,12 @@ def test_answers_come_directly_over_links_that_are_kept(chain: list[Process]) ->
 
 @pytest.mark.req("R13")
 def test_a_resource_whose_broker_dies_attaches_elsewhere_under_the_same_id(chain: list[Process]) -> None:
+    """Its client registers it where it is welcomed next, long before the lease has to be renewed."""
+
     async def story() -> None:
         urls = [f"127.0.0.1:{broker.port}" for broker in chain]
         async with await connect([urls[0], urls[1]]) as owner, await connect(urls[2]) as seeker:
-            machine = await owner.register_resource("load >= 0", name="m", values={"load": 7}, lease=1)
+            machine = await owner.register_resource("load >= 0", name="m", values={"load": 7}, lease=3_600)
             await known_at(seeker, 1)
             async with seeker.watch_resources("load >= 0") as watch:
                 assert (await watch.next()).host == "one"

@@ -15,6 +15,7 @@ from deltalake import DeltaTable
 import heliograph
 from heliograph.pipeline import archive
 from tests.live.processes import Process
+from tests.many import cases
 from tests.pipeline import sinking
 from tests.pipeline.clusters import cluster
 from tests.pipeline.crashing import (
@@ -40,13 +41,9 @@ ROWS = 250
 TRIES, TOO_BUSY = 3, "Python worker failed to connect back"  # Spark gives it 10 s, whatever the machine has to do
 OUTLIVED = (WORKER, EXECUTOR)  # the driver goes on: Spark runs their tasks again
 ALWAYS = ((COMMIT, DRIVER),)
-SWEPT = ((READ, WORKER), (READ, EXECUTOR), (READ, STORE))
+SWEPT = ((READ, EXECUTOR),)
 ALL = [(point, victim) for point in POINTS for victim in (DRIVER, JAVA, EXECUTOR, STORE)] + [(READ, WORKER)]
-CASES = [
-    *(pytest.param(*case) for case in ALWAYS),
-    *(pytest.param(*case, marks=pytest.mark.sweep) for case in SWEPT),
-    *(pytest.param(*case, marks=pytest.mark.soak) for case in ALL if case not in ALWAYS + SWEPT),
-]
+CASES = cases(always=ALWAYS, sweep=SWEPT, soak=[case for case in ALL if case not in ALWAYS + SWEPT])
 
 
 @pytest.fixture(scope="module")
@@ -114,10 +111,7 @@ def test_a_killed_archive_goes_on_with_every_row_once(
 SINK_SWEPT = ((sinking.COMMIT, DRIVER),)
 SINK_ALL = [(point, victim) for point in sinking.POINTS for victim in (DRIVER, JAVA, EXECUTOR, STORE)]
 SINK_ALL += [(sinking.STAGE, WORKER)]
-SINK_CASES = [
-    *(pytest.param(*case, marks=pytest.mark.sweep) for case in SINK_SWEPT),
-    *(pytest.param(*case, marks=pytest.mark.soak) for case in SINK_ALL if case not in SINK_SWEPT),
-]
+SINK_CASES = cases(sweep=SINK_SWEPT, soak=[case for case in SINK_ALL if case not in SINK_SWEPT])
 
 
 @pytest.mark.spark

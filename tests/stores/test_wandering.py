@@ -24,6 +24,7 @@ from heliograph.sim.storing.store_user import StoreUser
 from heliograph.stores.config import StoreConfig
 from heliograph.wire.frames import Frame, Kind, control
 from heliograph.wire.scan import frames_of
+from tests.many import cases
 from tests.stores.stage import Stage
 
 COUNT = 500
@@ -72,9 +73,7 @@ class Wanderer(ReliablePublisher):
 
 
 @pytest.mark.req("N6", "N10")
-@pytest.mark.parametrize(
-    "seed", [1204, 1211, *(pytest.param(seed, marks=pytest.mark.sweep) for seed in range(1212, 1252))]
-)
+@pytest.mark.parametrize("seed", cases(always=[1204, 1211], sweep=range(1212, 1224), soak=range(1224, 1252)))
 def test_a_live_subscriber_gets_nothing_twice_however_publishers_wander(seed: int) -> None:
     draw = Random(seed)
     network = NetworkSettings(

@@ -32,6 +32,7 @@ WISH = network.Sync(wants=[("narrow", 5), ("gateway", 6)])
 WAVE = network.BarrierBody(5, 1, True, False, (6, 8, 1))
 MARK = network.Mark(5, 6)
 MARKED = network.Marked(5, 6, 9, 63, [5, 7])
+HOLD = network.HoldOrigin(5, 6, 7, 63, [5, 8])
 
 # kind, the JSON body to the letter, the struct, how it is read
 GOLDEN: dict[str, tuple[Kind, str, Any, Any]] = {
@@ -86,6 +87,8 @@ GOLDEN: dict[str, tuple[Kind, str, Any, Any]] = {
     "WAVE": (Kind.WAVE, '{"broker":5,"number":1,"wide":true,"told":[6,8,1]}', WAVE, network.decode_barrier),
     "MARK": (Kind.MARK, '{"broker":5,"speaker":6}', MARK, network.decode_mark),
     "MARKED": (Kind.MARKED, '{"broker":5,"speaker":6,"by":9,"ttl":63,"way":[5,7]}', MARKED, network.decode_marked),
+    "HOLD": (Kind.HOLD, '{"broker":5,"by":6,"origin":7,"ttl":63,"way":[5,8]}', HOLD, network.decode_hold),
+    "RELEASE": (Kind.RELEASE, '{"broker":5,"by":6,"origin":7,"ttl":63,"way":[5,8]}', HOLD, network.decode_hold),
 }
 OTHERS = {Kind.COUNT, Kind.TRACE, Kind.TRACED}  # no body of their own, or one that only the asker reads
 
@@ -122,6 +125,7 @@ def test_a_bad_body_is_the_peers_fault(bad: bytes) -> None:
         network.decode_barrier,
         network.decode_mark,
         network.decode_marked,
+        network.decode_hold,
     ):
         with pytest.raises(ProtocolError):
             decode(bad)

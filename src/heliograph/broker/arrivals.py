@@ -71,6 +71,7 @@ class Arrivals:
 
     def arrive(self, link: Port, frames: bytes, way: Way, now: Instant) -> None:
         """Frames that a neighbour sent for our clients and, if ``way.inside``, for the members of our cluster."""
+        link.trace = way.trace
         try:
             self._arrive(link, frames, way, now)
         except Exception as error:  # between two publications: the rest of the parcel is dropped
@@ -95,6 +96,8 @@ class Arrivals:
         while pos + HEAD_BYTES <= len(frames):
             origin = ORIGIN.unpack_from(frames, pos + 8)[0]
             seen = self._sessions.origins.visit(origin, now)
+            if way.inside:
+                seen.come_by(way.trace)
             spans: list[tuple[Route | Mixed, int, int]] = []
             pos, why = scan(frames, pos, table.routes, seen, PAYLOAD_BYTES_MAX, spans)
             for route, start, end in spans:
@@ -149,7 +152,9 @@ class Arrivals:
         them, once.
         """
         _, word, origin, sequence, _ = SCAN.unpack_from(raw)
-        is_new = self._sessions.origins.visit(origin, now).admit(sequence)
+        seen = self._sessions.origins.visit(origin, now)
+        seen.come_by(way.trace)
+        is_new = seen.admit(sequence)
         if not is_new and not (way.repeats and self._sessions.repeat_origins.visit(origin, now).admit(sequence)):
             return passed
         route = self._subscriptions.inner.routes[raw[HEAD_BYTES : HEAD_BYTES + (word >> 16)]]

@@ -22,9 +22,11 @@ from heliograph.broker.commands import Busy, Drain, Expel, KeepLink, Listening, 
 from heliograph.broker.config import BrokerConfig
 from heliograph.broker.expelled import Expelled
 from heliograph.broker.expiring import ExpiringLinks
+from heliograph.broker.far_consumers import FarConsumers
 from heliograph.broker.links import Link, Links
 from heliograph.broker.observations import NS_PER_US, Observations
 from heliograph.broker.orders import Orders
+from heliograph.broker.pacing import Pacing
 from heliograph.broker.publications import Publications
 from heliograph.broker.reading import Handler, Reading
 from heliograph.broker.requests import Requests, ServiceAnswers, ServicePipes
@@ -69,7 +71,7 @@ OTHERS_KNOWN_MAX = 16  # addresses over which an overloaded broker spreads its c
 class Broker:
     """A machine (machine.py) that routes publications between its links.
 
-    It has 31 methods because it implements the twelve of the contract and the calls that form a cycle.
+    It has 33 methods because it implements the twelve of the contract and the calls that form a cycle.
     """
 
     def __init__(self, config: BrokerConfig, *, seed: Seed, incarnation: int) -> None:
@@ -113,6 +115,8 @@ class Broker:
             pong=timing.pong,
             others=self._others_near,
         )
+        far_consumers = self._far_consumers = FarConsumers(routing.view, sessions, links, timers)
+        self._pacing = Pacing(routing.view, links)
         # neighbours, and publications on their way
         peering = self._peering = Peering(
             config.network,
@@ -126,7 +130,7 @@ class Broker:
             proven=sessions.is_broker,
             up=self._neighbour_up,
             changed=routing.neighbour_changed,
-            down=routing.neighbour_down,
+            down=self._neighbour_down,
             goodbye=sessions.goodbye,
             renewals=Renewals(links, self._neighbour_moved, self._read_moved),
         )
@@ -182,7 +186,7 @@ class Broker:
             outbox,
             timers,
             self._client_handlers(publications, stored),
-            self._broker_handlers(hops),
+            self._broker_handlers(hops, far_consumers),
         )
         self._shortcut = Shortcut(
             links,
@@ -214,14 +218,17 @@ class Broker:
             Kind.PROOF: peering.receive_proof,
         }
 
-    def _broker_handlers(self, hops: ServiceHops) -> dict[int, Handler]:
+    def _broker_handlers(self, hops: ServiceHops, far_consumers: FarConsumers) -> dict[int, Handler]:
         """The part that handles each kind of frame from a neighbour."""
         return {
             **self._routing.handlers,
+            Kind.COUNT: self._counted,
             Kind.PING: self._sessions.ping,
             Kind.PONG: self._neighbour_pong,
             Kind.GOODBYE: self._peering.receive_farewell,
             Kind.SERVICE: hops.receive,
+            Kind.HOLD: far_consumers.receive,
+            Kind.RELEASE: far_consumers.receive,
         }
 
     # -- links ----------------------------------------------------------------------------------------------------
@@ -270,8 +277,10 @@ class Broker:
         try:
             if from_link.need:
                 self._reading.gather(from_link, data, now)
-                return
-            self._reading.read(from_link, data, 0, now)
+            else:
+                self._reading.read(from_link, data, 0, now)
+            if from_link.may_be_held:
+                self._pacing.has_read(from_link, now)
         except ProtocolError as error:
             self._reading.refuse(from_link, error)
         except Exception as error:
@@ -331,9 +340,18 @@ class Broker:
         self._routing.neighbour_up(neighbour, now)
         self._ways.look()
 
+    def _neighbour_down(self, neighbour: Neighbour, now: Instant) -> None:
+        """Nothing waits for what a lost neighbour would have said."""
+        self._far_consumers.lose(neighbour)
+        self._routing.neighbour_down(neighbour, now)
+
     def _settled(self) -> None:
         """The paths of the newest map are in force."""
         self._ways.look()
+
+    def _counted(self, link: Port, frame: Frame, now: Instant) -> None:
+        self._routing.forwarding.receive_count(link, frame, now)
+        self._pacing.counted(link)
 
     def _neighbour_pong(self, link: Port, frame: Frame, now: Instant) -> None:
         assert link.neighbour is not None

@@ -3,7 +3,8 @@
 In:    sinks with chunks of whole frames; control frames; press and release by the driver.
 Out:   writes, holds, hangups in the outbox.
 State: per link the gathered output, the queue behind a pressed driver, the publishers held because of it.
-Not here: reading (reading.py), handshake and keep-alive (sessions.py), choosing sinks (subscriptions.py).
+Not here: reading (reading.py), handshake and keep-alive (sessions.py), choosing sinks (subscriptions.py), holds between
+          brokers (far_publishers.py, far_consumers.py).
 
 While the driver keeps up, a run goes into ``link.out`` at once, and one DELIVERY prefix is put before all runs of
 consecutive equal sinks when the effects are taken. When the driver is pressed, runs wait in the link's backlog, which
@@ -18,6 +19,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 
 from heliograph.broker.config import LimitsConfig
+from heliograph.broker.far_publishers import FarPublisher, FarPublishers
 from heliograph.broker.hot import frames_of
 from heliograph.broker.routes import Routes, RouteTable
 from heliograph.broker.routing.ports import GONE, PROVING, READY, Port, Sink, Waiting, describe_end
@@ -190,6 +192,7 @@ class Links:
         self.frames_dropped = 0
         self.bytes_dropped = 0
         self._ends = ends  # called with a neighbour's link that we end
+        self._far = FarPublishers(self.put, timers)
 
     def reload(self, limits: LimitsConfig) -> None:
         """Put new limits in force."""
@@ -286,6 +289,7 @@ class Links:
         """Take back what waits for a link, so that it can be sent another way; control frames stay."""
         if link.sink is not None:
             self._close(link)
+        self.release(link)
         return link.take_back()
 
     def hang_up(self, link: Port, reason: Reason, text: str = "") -> None:
@@ -294,6 +298,8 @@ class Links:
             return
         self.count(reason)
         link.end(describe_end(reason.word, text))
+        if reason is Reason.SLOW_CONSUMER and (seen := self.by_id[link.id].seen) is not None:
+            seen.end_slow()  # the GOODBYE is behind what the client does not read: its next WELCOME tells it
         if link.neighbour is not None:
             self._ends(link)  # before the driver reports the end: what arrives in the meantime must take another path
         link.clear_backlog()
@@ -303,7 +309,7 @@ class Links:
             link.out.append(control(Kind.GOODBYE, 0, goodbye(reason, text)))
             self._touch(link)
         link.state = GONE
-        self._release_all(link)
+        self.release(link)
         self._outbox.hang_up(link.id, reason)
 
     def count(self, reason: Reason) -> None:
@@ -354,13 +360,18 @@ class Links:
         if link.taker is not None:
             link.taker(sink, chunk, now)
             return
-        waiting = Waiting(sink, chunk, len(frames_of(chunk, 0)))
+        ends = frames_of(chunk, 0)
+        waiting = Waiting(sink, chunk, len(ends))
         link.queue(waiting)
         holds = sink.holds and publisher.may_be_held and not link.stuck
         if not (sink.disconnects or holds):
             link.droppable.append(waiting)
-        if holds and self._is_long(link):
-            self._hold(publisher, link, now)
+        if sink.holds and not link.stuck and self._is_long(link):
+            if holds:
+                self._hold(publisher, link, now)
+            elif publisher.neighbour is not None:
+                for far in self._far.of(publisher, chunk, ends, now):
+                    self._hold(far, link, now)
         self._keep_bounds(link)
         self._note_drops(link, now)
 
@@ -389,7 +400,7 @@ class Links:
             frames, size = link.give_up()
             self.frames_dropped += frames
             self.bytes_dropped += size
-            self._release_all(link)
+            self.release(link)
         elif link.neighbour is None:
             self.hang_up(link, Reason.SLOW_CONSUMER, "it does not read fast enough and asked not to lose anything")
         else:
@@ -422,36 +433,55 @@ class Links:
         if link.backlog and not link.pressed:
             self._timers.set(("backlog", link.id), now, lambda at: self._hand_over(link, at))
         if link.holding and not self._is_long(link):
-            self._release_all(link)
+            self.release(link)
 
     def _hold(self, publisher: Port, slow: Port, now: Instant) -> None:
-        if publisher in slow.holding:
-            return
         if not slow.holding:
             slow.progress(now)
             self._watch(slow, now)
+        self.hold(publisher, slow, now)
+
+    def hold(self, publisher: Port, slow: Port, now: Instant) -> None:
+        """Read no more from a publisher until this consumer, which may be at another broker, is released."""
+        if publisher in slow.holding:
+            return
         slow.holding[publisher] = None
         publisher.held_by[slow] = None
-        if len(publisher.held_by) == 1:
+        if len(publisher.held_by) > 1:
+            return
+        if isinstance(publisher, FarPublisher):
+            self._far.hold(publisher, now)
+        else:
             self._outbox.holds.append((publisher.id, True))
             self._outbox.note(PublisherHeld(publisher.id, True))
 
     def _watch(self, slow: Port, now: Instant) -> None:
-        """End the link of a consumer that holds publishers and takes nothing for too long."""
+        """End the link of a consumer that holds publishers and takes nothing for too long.
+
+        Publishers at other brokers may not have agreed to wait: if it holds no others, they are let go, and what does
+        not fit the queue is dropped.
+        """
         at = slow.progress_at + self.limits.hold_ms_max * NS_PER_MS
-        if now >= at and slow.is_pipe:
+        if now < at:
+            self._timers.set(("hold", slow.id), at, lambda now: self._watch(slow, now) if slow.holding else None)
+        elif slow.holding and all(isinstance(publisher, FarPublisher) for publisher in slow.holding):
+            slow.get_stuck()
+            self.release(slow)
+        elif slow.is_pipe:
             self._give_up(slow)
             self._note_drops(slow, now)
-            return
-        if now >= at:
+        else:
             self.hang_up(slow, Reason.SLOW_CONSUMER, "it held publishers and took nothing for too long")
-            return
-        self._timers.set(("hold", slow.id), at, lambda now: self._watch(slow, now) if slow.holding else None)
 
-    def _release_all(self, slow: Port) -> None:
+    def release(self, slow: Port) -> None:
+        """Read again from the publishers that waited for this consumer, unless they wait for another one, too."""
         for publisher in slow.holding:
             del publisher.held_by[slow]
-            if not publisher.held_by and publisher.state != GONE:
+            if publisher.held_by or publisher.state == GONE:
+                continue
+            if isinstance(publisher, FarPublisher):
+                self._far.release(publisher)
+            else:
                 self._outbox.holds.append((publisher.id, False))
                 self._outbox.note(PublisherHeld(publisher.id, False))
         slow.holding.clear()
@@ -474,7 +504,7 @@ class Links:
     def remove(self, link: Port) -> None:
         """The link is gone: no link waits for it, and it waits for none."""
         link.state = GONE
-        self._release_all(link)
+        self.release(link)
         for slow in link.held_by:
             del slow.holding[link]
         link.held_by.clear()

@@ -136,6 +136,8 @@ class Requests:
             self._answers.refuse(
                 link, name, number, Reason.REQUESTS_OVER_LIMIT, f"{REQUESTS_PER_LINK_MAX} are under way"
             )
+        elif (name, number) in self._open.get(link, ()):
+            self._answers.refuse(link, name, number, Reason.DUPLICATE, f"request {number} is still under way")
         else:
             self._open.setdefault(link, {})[(name, number)] = None
             self._asked.setdefault(link, {})[name] = None

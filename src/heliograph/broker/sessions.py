@@ -292,8 +292,11 @@ class Sessions:
             inbox=link.inbox.decode(),
             seen=f"{seen.next - 1:016x}" if seen.next > 0 else "",
             network=self._network,
+            slow=seen.slow,
         )
         self._links.put(link, control(Kind.WELCOME, 0, bodies.encode(body)))
+        if seen.slow:
+            self._links.put(link, control(Kind.PING))  # the PONG shows that the client has read the WELCOME
         if not link.is_pipe:  # the node's own services need no note
             self._outbox.note(SessionWelcomed(link.id, identity.entity, identity.proof, link.name))
 
@@ -333,7 +336,9 @@ class Sessions:
         self._links.put(link, self._pong(frame.sequence, now) if timed else control(Kind.PONG, frame.sequence))
 
     def pong(self, link: Link, frame: Frame, now: Instant) -> None:
-        """A PONG carries nothing else to act on; ``heard_at`` is already updated."""
+        """A PONG shows that the client has read what was sent before its PING; ``heard_at`` is already updated."""
+        if link.seen is not None:
+            link.seen.tell_slow()
 
     def _watch(self, link: Link, now: Instant) -> None:
         """Ping a quiet peer, and give up a silent one."""

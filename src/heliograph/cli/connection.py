@@ -29,13 +29,14 @@ PATIENCE_S = 2.0  # wait for a broker that was started a moment ago, in the same
 
 _HINTS = {
     Reason.DIAL_FAILED: "`heliograph broker run` starts one",
-    Reason.BROKER_NOT_FOUND: "`heliograph broker run` starts one",
+    Reason.BROKER_NOT_FOUND: "`heliograph broker run` starts one here",
     Reason.CREDENTIAL_MISSING: "give --certificate and --key, or --entity and --token-file",
     Reason.CREDENTIAL_WRONG: "check --entity and --token-file",
     Reason.CERTIFICATE_UNTRUSTED: "check --authority: it must be the one that signed the other's certificate",
     Reason.CERTIFICATE_EXPIRED: "issue a new one: `heliograph ca issue`",
     Reason.TLS_FAILED: "does the broker speak TLS there? heliograph:// is for one that does not",
     Reason.RESPONDERS_MISSING: "start one, for example with `heliograph reply TOPIC --echo`",
+    Reason.QUERY_LANGUAGE_MISSING: "install it where the topic directory runs: pip install 'heliograph[xquery]'",
     Reason.NETWORK_OTHER: "leave out --url and --network for whatever there is, or give the --url of a broker of yours",
     Reason.ASK_DENIED: "the role admin is needed: be the user that runs the broker, or use an admin's credential",
     Reason.TOPIC_KEY_UNSIGNED: "the grant was changed on its way, or is of an earlier version: ask for a new one",
@@ -239,5 +240,6 @@ def told_what_to_do(error: NotConnectedError | RefusedError, connection: Connect
         hint = "if the broker asks for certificates, give --certificate and --key"
     elif error.reason is Reason.DIAL_FAILED and url and not _is_here(url):
         hint = "check the name and the port, and that a broker runs there"
-    text = str(error) if url in str(error) else f"{url}: {error}"
-    return HeliographError(f"{text}; {hint}" if hint else text)
+    text, *below = str(error).removeprefix(f"{Reason.BROKER_NOT_FOUND.word}: ").splitlines()
+    text = text if url in text else f"{url}: {text}"
+    return HeliographError("\n".join([f"{text}; {hint}" if hint else text, *below]))

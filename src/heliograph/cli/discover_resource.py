@@ -45,8 +45,9 @@ def _resource(
         str, typer.Option(help="me: near this client's broker; together: near one another.", metavar="me|together")
     ] = "",
     max_age: Annotated[
-        float | None, typer.Option(help="Share answers that are at most this many seconds old; 0: none.", min=0)
-    ] = None,
+        float,
+        typer.Option(help="Share answers to earlier requests that are at most this many seconds old; 0: none.", min=0),
+    ] = 0.0,
     deliver: Annotated[str | None, typer.Option(help="similarity, normal or direct.")] = None,
     deadline: Annotated[float | None, typer.Option(help="Seconds to wait for hosting brokers.", min=0.01)] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Go on, and print every change.")] = False,
@@ -54,7 +55,7 @@ def _resource(
     as_json: Annotated[bool, typer.Option("--json", help="As one JSON object, or one per change.")] = False,
 ) -> None:
     order = _order(order, near)
-    if watch and (best or order or explain or (max_age, deliver, deadline) != (None, None, None)):
+    if watch and (best or order or explain or max_age or (deliver, deadline) != (None, None)):
         raise UsageError("--watch reports every change of all that match: use it with --where, --model and --json only")
     failed: list[bool] = []
 

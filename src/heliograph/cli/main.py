@@ -8,8 +8,10 @@ Not here: what a command does (its own file).
 
 from __future__ import annotations
 
+import os
 import sys
 from functools import cache
+from io import TextIOWrapper
 from typing import Annotated, Any
 
 import typer
@@ -100,8 +102,21 @@ def command() -> Any:
     return typer.main.get_command(app)
 
 
+def prepare_streams() -> None:
+    """Escape what the terminal's encoding does not have, and keep closed descriptors from becoming sockets."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number: this one
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run one command and exit. A user's mistake is one line on standard error, never a traceback."""
+    prepare_streams()
     given = sys.argv[1:] if arguments is None else arguments
     try:
         tree.build(app, given)(given, prog_name="heliograph")

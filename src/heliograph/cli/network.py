@@ -140,6 +140,7 @@ def down(folder: Folder = None) -> None:
     """Stop a network that `network up` started."""
     from heliograph.cli import network_state as state
     from heliograph.cli.network_processes import end
+    from heliograph.live.remembered_file import forget
 
     where, network = _local(folder)
     if network is None:
@@ -147,6 +148,7 @@ def down(folder: Folder = None) -> None:
     found = state.processes(where, network)
     running = sum(1 for broker in network.brokers if broker.name in found)
     made = end(found.values())
+    forget([broker.address for broker in network.brokers])
     state.clear(where, [each.name for each in network.parts], keep_logs=False)
     told = [f"{running} of {len(network.brokers)} brokers were running and are stopped"]
     if made:

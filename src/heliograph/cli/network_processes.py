@@ -32,8 +32,10 @@ from heliograph.cli import network_state as state
 from heliograph.cli.connection import Connection, connected
 from heliograph.cli.files import locked, private_folder, write_file
 from heliograph.cli.network_state import HOST, LocalBroker, LocalDirectory, LocalNetwork
+from heliograph.cli.shape import counted
 from heliograph.discovery.brokers.config import DIRECTORY_PORT
 from heliograph.errors import HeliographError
+from heliograph.live.remembered_file import forget
 from heliograph.live.runtime import node_environment
 from heliograph.topology.process_network import NetworkTopology
 
@@ -104,14 +106,14 @@ class NetworkProcesses:
 
     async def _become_one(self, say: Say) -> None:
         count = len(self.brokers)
-        say(f"{count} processes started; waiting until they are ready")
+        say(f"{counted(count, 'process', 'processes')} started; waiting until they are ready")
         await self._wait_until_ready()
         self._write_links()
         async with AsyncExitStack() as stack:
             clients = {
                 broker.name: await stack.enter_async_context(administrating(broker.url)) for broker in self.brokers
             }
-            say(f"{count} brokers ready; linking them")
+            say(f"{counted(count, 'broker')} ready; linking them")
             await self._link(clients)
             await self._wait_for_maps(clients)
 
@@ -247,6 +249,7 @@ class NetworkProcesses:
         end([psutil.Process(each.pid) for each in self.processes.values() if each.poll() is None])
         for process in self.processes.values():
             process.poll()
+        forget([broker.address for broker in self.brokers])
         state.clear(self.folder, [each.name for each in self.directories], keep_logs=False)
         state.clear(self.folder, [broker.name for broker in self.topology.brokers], keep_logs=keep_logs)
 

@@ -41,6 +41,11 @@ def examples(*lines: str) -> str:
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
 
 
+def counted(count: int, one: str, many: str = "") -> str:
+    """A number with its noun: 1 broker, 2 brokers."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
 def say(text: str) -> None:
     """A remark for people: on standard error, so that standard output contains only results."""
     print(text, file=sys.stderr)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections.abc import AsyncIterator
 from threading import Thread
 
@@ -51,6 +52,8 @@ async def read_whole(descriptor: int) -> bytes:
 
 
 async def _chunks(descriptor: int) -> AsyncIterator[bytes]:
+    if sys.stdin is None and descriptor == 0:
+        raise UsageError("standard input is closed")
     loop = asyncio.get_running_loop()
     while True:
         arrived: asyncio.Future[bytes] = loop.create_future()

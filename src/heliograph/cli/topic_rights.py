@@ -9,6 +9,7 @@ Not here: what grants mean (discovery/topics/grants.py), creating topics (topic.
 from __future__ import annotations
 
 from pathlib import Path
+from time import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -22,6 +23,8 @@ from heliograph.errors import UsageError
 if TYPE_CHECKING:
     from heliograph.discovery.topics.bundle import GrantBundle
     from heliograph.live.client import Client
+
+CUT_S = 60.0  # a grant that ends so much earlier than asked was cut
 
 GrantFiles = Annotated[
     list[Path] | None,
@@ -87,6 +90,7 @@ def _grant(
     """Grant an entity rights to a topic, as a file for it."""
     from heliograph.cli.files import refuse_existing, write_file
     from heliograph.discovery.topics.bundle import encode_bundle
+    from heliograph.discovery.topics.grants import glance_grant
 
     if not force:
         refuse_existing(out)
@@ -105,7 +109,11 @@ def _grant(
                 using=parent,
             )
         write_file(out, f"{encode_bundle(bundle)}\n".encode(), force=force)
-        say(f"{out}: {_described(bundle)['allows']} on {uuid} for {holder}; give it this file")
+        told = _described(bundle)
+        say(f"{out}: {told['allows']} on {uuid} for {holder}, until {told['expires']}; give it this file")
+        granted_s = glance_grant(bundle.grants[-1]).expires_ms / 1_000 - time()
+        if granted_s < seconds_of(lifetime) - CUT_S:
+            say(f"the topic ends then, before the {lifetime} of --for; `heliograph topic renew` makes it last longer")
 
     c.run(work())
 

@@ -3,7 +3,8 @@
 In:    lost links and failed dials; addresses that a leaving broker named; Connect commands.
 Out:   dials, in the order of the targets, with growing pauses and jitter; outcomes of requests that wait for a broker;
        the end of the session if no broker accepts it.
-State: the next target, the dial under way, the number of failures; requests that wait for a broker.
+State: the next target, or the last one again, the dial under way, the number of failures; requests that wait for a
+       broker.
 Not here: the handshake (client/handshake.py), moving while a link is still there (client/roaming.py).
 """
 
@@ -72,6 +73,7 @@ class Dialler:
         self._own = config.targets  # given by the program, or found by the last search
         self._targets = config.targets
         self._next = 0
+        self._again: Target | None = None  # to be dialled before the next one
         self._pauses = 0  # since a link last proved steady
         self._away_since: Instant | None = None
         self.ticket: Ticket | None = None  # the dial under way
@@ -82,7 +84,7 @@ class Dialler:
     @property
     def target(self) -> Target:
         """The broker that is dialled, or was dialled last."""
-        return self._targets[self._next % len(self._targets)]
+        return self._again or self._targets[self._next % len(self._targets)]
 
     @property
     def _is_hinted(self) -> bool:
@@ -150,6 +152,7 @@ class Dialler:
         if target in self._targets:
             self._next = self._targets.index(target)
         self._failures = 0
+        self._again = None
         self._away_since = None
         self._timers.cancel("give up")
 
@@ -162,15 +165,15 @@ class Dialler:
             self._requests.accept(request, welcome)
         self._waiting.clear()
 
-    def lost(self, line: Line, reason: Reason, now: Instant) -> None:
-        """The link is gone: dial again, another broker if there is one."""
+    def lost(self, line: Line, reason: Reason, now: Instant, *, again: bool = False) -> None:
+        """The link is gone: dial again, another broker if there is one; with ``again`` the same broker first."""
         if line.welcomed_at is None:
             said, text = line.said if line.said is not None else (reason, "")
             self.failed(said, text, now)
             return
         if now - line.welcomed_at >= STEADY_MS * NS_PER_MS:
             self._pauses = 0
-        self._pause(now)
+        self._pause(now, line.target if again else None)
 
     def failed(self, reason: Reason, text: str, now: Instant) -> None:
         """A dial or handshake failed. A bad certificate stays bad; anything else may get better."""
@@ -218,13 +221,15 @@ class Dialler:
         self.ticket = None
         self._count_failure(Reason.TIME_OUT, f"no link within {self._config.dial_ms_max} ms", now)
 
-    def _pause(self, now: Instant) -> int:
-        """Wait before the next dial; returns for how many milliseconds."""
+    def _pause(self, now: Instant, again: Target | None = None) -> int:
+        """Wait before the next dial; returns for how many milliseconds. ``again``: dial this one before the next."""
         config = self._config
         self.ticket = None
         self._start_patience(now)
         rounds = min(self._pauses // len(self._targets), DOUBLINGS_MAX)
-        self._next = (self._next + 1) % len(self._targets)
+        self._again = again
+        if again is None:
+            self._next = (self._next + 1) % len(self._targets)
         self._pauses += 1
         longest = min(config.retry_ms << rounds, config.retry_ms_max)
         pause_ms = max(1, int(longest * self._random.uniform(0.5, 1.0)))

@@ -27,6 +27,7 @@ from heliograph.wire import bodies
 from heliograph.wire.frames import VERSION, Frame
 
 KEEP_ALIVE_MS_MAX = 86_400_000
+TOO_SLOW = "the broker had ended the link because too much waited for this client"
 RULES_BROKEN = 200  # reasons below it mean that we broke the wire protocol, so trying again would not help
 
 
@@ -68,6 +69,8 @@ class Handshake:
             self._end_session(RefusedError(Reason.DUPLICATE, used), now)
             return
         self._lines.welcomed(line, welcome, seen, now)
+        slow = RefusedError(Reason.SLOW_CONSUMER, TOO_SLOW) if welcome.slow else None
+        self._subscriptions.explained(welcome.broker, slow)
         self._time.begin(line, now)
         if line.rising:
             self._roaming.welcomed(line, now)

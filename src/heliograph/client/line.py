@@ -50,6 +50,7 @@ class Line:
     __slots__ = (
         "asked",
         "attached_at",
+        "explained",
         "gone",
         "heard_at",
         "held",
@@ -94,6 +95,7 @@ class Line:
         self.held = False  # by us: an inbox is full, or it is not yet this line's turn
         self.leaving = False  # the broker asked us to go
         self.gone = False  # either side has said goodbye
+        self.explained = False  # the broker has
         self.ping_wanted = False
         self.unasked: deque[LocalSubscription] = deque()  # subscriptions to ask this broker for
         self.asked: set[int] = set()  # … that it was asked for
@@ -214,5 +216,5 @@ class Line:
 
     def dismissed(self, reason: Reason, text: str) -> None:
         """The broker ends the link."""
-        self.gone = True
+        self.gone = self.explained = True
         self.said = (reason, text)

@@ -27,6 +27,7 @@ from heliograph.client.graceful_leave import GracefulLeave
 from heliograph.client.handshake import Handshake
 from heliograph.client.inbox import Inbox
 from heliograph.client.inquiries import Inquiries
+from heliograph.client.line import Line
 from heliograph.client.lines import Lines
 from heliograph.client.outgoing import Outgoing
 from heliograph.client.publisher import Publisher
@@ -59,7 +60,7 @@ BEGINNINGS = (commands.Subscribe, commands.ReadStores, commands.PublishReliably,
 
 
 class Session:
-    """One client. It has 32 methods because it implements the contract of machines and what programs read and ask for.
+    """One client. It has 33 methods because it implements the contract of machines and what programs read and ask for.
 
     ``secret`` (16 to 64 random bytes) is its identity as a publisher; ``seed`` draws its jitter.
 
@@ -253,9 +254,18 @@ class Session:
             return
         if not in_use:
             self._roaming.lost(line, reason, now)
+        elif self._must_ask_why(line):
+            self._roaming.stop()
+            self._dialler.lost(line, reason, now, again=True)
         elif not self._roaming.take_over(now):
             self._dialler.lost(line, reason, now)
         self._flushes.review_drain(now)
+
+    def _must_ask_why(self, line: Line) -> bool:
+        """True if a subscription that must not lose anything was in force on a lost line: did the broker end it?"""
+        if line.explained or line.welcome is None:
+            return False
+        return self._subscriptions.cut(line.in_force, line.welcome.broker)
 
     def press(self, link: LinkId, pressed: bool, now: Instant) -> None:
         """The driver's buffer is full, or has room again: publications wait here while it is full."""

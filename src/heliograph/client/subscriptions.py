@@ -37,6 +37,7 @@ class LocalSubscription:
     """One subscription, as the session keeps it."""
 
     __slots__ = (
+        "cut_at",
         "echo",
         "ending",
         "filter",
@@ -61,12 +62,17 @@ class LocalSubscription:
         self.language = command.language
         self.request: Request = command.request  # waits until it is in force; 0 afterwards
         self.ending = False  # the program has ended it, the broker has not confirmed that
+        self.cut_at = ""  # the broker with which its link was lost; its next WELCOME says whether we were too slow
         bounds = (command.inbox_frames_max, command.inbox_bytes_max)
         self.inbox = inbox if inbox is not None else Inbox(number, command.policy, *bounds)
 
     def end(self) -> None:
         """The program has ended it; the broker has been told."""
         self.ending = True
+
+    def cut(self, broker: str) -> None:
+        """Its link to this broker was lost without a GOODBYE; empty: that broker has explained it."""
+        self.cut_at = broker
 
     def take_request(self) -> Request:
         """The request that waits for it; 0 if none, and from the second call on."""
@@ -154,6 +160,23 @@ class LocalSubscriptions:
                 self._sets.clear()
             self._sets[numbers] = known
         return known
+
+    def cut(self, numbers: set[int], broker: str) -> bool:
+        """The link on which these were in force is lost without a GOODBYE. True if one of them must not lose anything:
+        then this broker has to be asked first whether it ended the link because we were too slow."""
+        strict = [each for each in self if each.policy is Policy.DISCONNECT and each.number in numbers]
+        for subscription in strict:
+            subscription.cut(broker)
+        return bool(strict)
+
+    def explained(self, broker: str, error: HeliographError | None) -> None:
+        """This broker welcomes us again. ``error``: it had ended the link because we were too slow, so the
+        subscriptions that must not lose anything end."""
+        for subscription in self:
+            if subscription.cut_at == broker:
+                subscription.cut("")
+                if error is not None:
+                    self.remove(subscription, error)
 
     def taken(self, command: Taken, now: Instant) -> None:
         """The program has read from an inbox: if it was full, it may have room again."""

@@ -20,6 +20,7 @@ from heliograph.model.places import ELSEWHERE, has_password, masked
 from heliograph.model.spelling import nearest
 
 # Variables of commands, which are not settings.
+SURE = 0.8  # how similar a name must be if there is no section to go by
 OTHER_VARIABLES = (
     "HELIOGRAPH_BDNS",
     "HELIOGRAPH_CONFIG",
@@ -212,11 +213,33 @@ class Draft(Struct):
 
     def _unknown_variable(self, variable: str, starts: Iterable[str] = ()) -> None:
         choices = [start + key.name.upper() for start in starts for key in KEYS.values()]
-        if not choices:
-            choices = [*(key.in_environment for key in KEYS.values()), *OTHER_VARIABLES]
-        near = nearest(variable, choices)
-        hint = f"did you mean {near}?" if near else "`heliograph config explain` lists all keys"
+        if choices:
+            near = nearest(variable, choices)
+            hint = f"did you mean {near}?" if near else "`heliograph config explain` lists all keys"
+        else:
+            hint = _variable_hint(variable)
         self.problems.append(f"{shown(variable, quote=False)}: unknown variable; {hint}")
+
+
+def _variable_hint(variable: str) -> str:
+    """What to write instead: a section is guessed from sections, a key from the keys of its section."""
+    section, _, name = variable.removeprefix(PREFIX).lower().rpartition("__")
+    if not section:
+        keys = sorted(key.in_environment for key in KEYS.values() if key.name == name)
+        if keys:
+            return f"write it with its section: {', '.join(keys)}"
+        known = [*(key.in_environment for key in KEYS.values()), *OTHER_VARIABLES]
+        other = nearest(name, [each.removeprefix(PREFIX).lower() for each in known], near=SURE)
+        return f"did you mean {PREFIX}{other.upper()}?" if other else "`heliograph config explain` lists all keys"
+    sections = {key.in_environment.removeprefix(PREFIX).lower().rpartition("__")[0] for key in KEYS.values()}
+    meant = section if section in sections else nearest(section, sorted(sections))
+    if meant is None:
+        return "`heliograph config explain` lists all keys"
+    start = f"{PREFIX}{meant.upper()}__"
+    near = nearest(name, [key.name for key in KEYS.values() if key.in_environment.startswith(start)])
+    if near is not None:
+        return f"did you mean {start}{near.upper()}?"
+    return f"no key of {meant} has such a name; `heliograph config explain {meant.partition('__')[0]}` lists them"
 
 
 def listener_path(listener: Mapping[str, Given], number: int) -> str:

@@ -25,7 +25,7 @@ from heliograph.errors import ClosedError, UsageError
 from heliograph.live.calls import Calls
 from heliograph.live.loop import Driver
 from heliograph.live.publisher_file import PublisherFile
-from heliograph.live.resources import ClientTasks, ResourceCalls
+from heliograph.live.resources import ClientTasks, ResourceCalls, Welcomes
 from heliograph.live.stored import FOREVER_MS, READ_WINDOW, StoreFace, milliseconds
 from heliograph.live.subscription import Callback, Incoming, OpenSubscriptions, Subscribing, Subscription
 from heliograph.live.tls import TlsContexts
@@ -84,6 +84,7 @@ class Client(StoreFace, TopicCalls, ResourceCalls):
         self._turn_bytes = 0
         self._stopping: asyncio.Task[None] | None = None
         self._tasks = ClientTasks()
+        self._welcomes = Welcomes()
 
     # -- properties -----------------------------------------------------------------------------------------------
 
@@ -423,6 +424,7 @@ class Client(StoreFace, TopicCalls, ResourceCalls):
         for inbox in session.collect_news():
             self._subscriptions.wake(inbox)
         self._watches.hear()
+        self._welcomes.hear(session.welcome)
         if self._numbers is not None:
             self._numbers.keep_ahead(self._publisher.outgoing.assigned)
         if self._room and (self._publisher.has_room or session.ended):

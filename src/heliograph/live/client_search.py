@@ -16,7 +16,7 @@ from heliograph.client.config import Target
 from heliograph.client.discover import Discover, Trust, targets_of
 from heliograph.discovery.brokers.result import SearchResult
 from heliograph.errors import NotConnectedError, Reason
-from heliograph.live.discover import SETTLE_S, discover, failure_of
+from heliograph.live.discover import SETTLE_S, discover, failure_of, with_tried
 from heliograph.live.environment import local_broker
 
 if TYPE_CHECKING:
@@ -87,6 +87,6 @@ class ClientSearch:
 
 def failed_there(found: SearchOutcome, error: NotConnectedError) -> NotConnectedError:
     """The error if the brokers that were found do not accept us, with how they were found."""
-    tried = "; ".join(found.result.tried) or "no party"
     how = found.result.text or "no party answered"
-    return NotConnectedError(error.reason, f"{error.detail}. The search said: {how}. Asked: {tried}")
+    text = f"{error.detail}. The search said: {how}"
+    return NotConnectedError(error.reason, with_tried(text, found.result.tried))

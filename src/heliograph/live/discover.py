@@ -91,9 +91,13 @@ async def _look(options: Discover, config: DiscoveryConfig, keyring: Keyring | N
 
 
 def failure_of(result: SearchResult, why: str = "") -> NotConnectedError:
-    """The error that says why there is no broker, and what was tried."""
-    tried = "; ".join(result.tried) or "no party"
-    return NotConnectedError(result.reason or Reason.BROKER_NOT_FOUND, f"{why or result.text}. Asked: {tried}")
+    """The error that says why there is no broker and, a line each, who was asked."""
+    return NotConnectedError(result.reason or Reason.BROKER_NOT_FOUND, with_tried(why or result.text, result.tried))
+
+
+def with_tried(text: str, tried: Sequence[str]) -> str:
+    """A text for people, followed by what was tried, a line each."""
+    return "\n".join([text, *(f"  asked {each}" for each in tried or ("nobody: there is no party to ask",))])
 
 
 async def _search(

@@ -1,6 +1,6 @@
 """The file of remembered brokers: the last target set, on disk, for the next search.
 
-In:    a target set; the environment, which says where this user keeps state.
+In:    a target set; brokers that are gone; the environment, which says where this user keeps state.
 Out:   the target set of the last search with the same options, if it is not too old.
 State: one file per set of options, at most FILES_MAX, each readable by its owner only.
 Not here: its content (discovery/brokers/remembered.py), when it is used (discovery/brokers/search.py).
@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import secrets
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -26,6 +26,7 @@ from heliograph.live.private_file import state_dir
 
 FILE_BYTES_MAX = 1 << 16
 FILES_MAX = 32
+AGE_S_MAX = 10**9  # what is forgotten may be of any age
 _PREFIX = "brokers-"
 
 
@@ -59,6 +60,15 @@ def write(path: Path, brokers: Sequence[Remembered]) -> None:
         finally:
             draft.unlink(missing_ok=True)
         _forget_oldest(path.parent)
+
+
+def forget(addresses: Collection[str], environment: Mapping[str, str] | None = None) -> None:
+    """These brokers are gone for good: no search needs to ask them."""
+    for path in state_dir(environment).glob(f"{_PREFIX}*.json"):
+        known = read(path, AGE_S_MAX)
+        kept = [broker for broker in known if broker.address not in addresses]
+        if len(kept) < len(known):
+            write(path, kept)
 
 
 def _forget_oldest(folder: Path) -> None:

@@ -2,7 +2,8 @@
 
 In:    a client; what a program registers, requests and watches.
 Out:   requests to the resource service; answers; changes, each once.
-State: per registration its secret and latest values; per watch its number at the present broker.
+State: per registration its secret and latest values; per watch its number at the present broker; how many brokers have
+       welcomed the client.
 Not here: the service (discovery/resources/service.py), reading news and what counts as a change
           (discovery/resources/news.py, discovery/resources/watching.py).
 """
@@ -26,7 +27,8 @@ from heliograph.live.watches import OpenWatches
 from heliograph.model.origin import origin_of
 
 SERVICE = "resources"
-KEEP_S = 2.0  # between two checks whether the broker still knows a watch
+KEEP_S = 2.0  # between two checks whether the broker still knows a watch, or takes a registration that it refused
+LEASE_S = 60.0  # of a registration, unless the program says otherwise
 AGAIN_S = 0.2  # wait after a broker was lost
 AWAY = (Reason.RESOURCE_UNKNOWN, Reason.SERVICE_UNKNOWN, Reason.SERVICE_GONE)
 
@@ -47,6 +49,30 @@ class ClientTasks:
         """The client closes."""
         for task in list(self._tasks):
             task.cancel()
+
+
+class Welcomes:
+    """Tells the tasks of a client that a broker has welcomed it: again, or another one."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._last: object = None
+        self._waiting = asyncio.Event()
+
+    def hear(self, welcome: object) -> None:
+        """The welcome of the broker in use; None while no broker has answered."""
+        if welcome is not None and welcome is not self._last:
+            self._last = welcome
+            self.count += 1
+            self._waiting.set()
+            self._waiting = asyncio.Event()
+
+    async def after(self, count: int, seconds: float) -> None:
+        """Return when there were more welcomes than this, or when the time has passed."""
+        if self.count == count:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._waiting.wait()
 
 
 class AskingClient(Protocol):
@@ -71,6 +97,11 @@ class AskingClient(Protocol):
         """The tasks that end with it."""
         ...
 
+    @property
+    def _welcomes(self) -> Welcomes:
+        """The brokers that welcomed it."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class DiscoveredResource:
@@ -80,7 +111,7 @@ class DiscoveredResource:
     name: str
     host: str  # the broker that hosts it
     values: dict[str, Any] | None  # None: it has reported none yet
-    age_ms: float
+    age_ms: float  # how long ago its owner reported the values, or registered it if it has reported none
     where: str = ""  # of a static resource, its ranges
 
 
@@ -91,7 +122,7 @@ class ResourceAnswer:
     resources: tuple[DiscoveredResource, ...]
     complete: bool
     missing: tuple[str, ...]  # hosting brokers that did not answer in time
-    details: dict[str, Any]  # attempts, time taken, which brokers answered
+    details: dict[str, Any]  # attempts, time taken, which brokers answered; read_ms: how long ago the first was read
 
     def __iter__(self) -> Any:
         return iter(self.resources)
@@ -192,9 +223,14 @@ class ResourceRegistration:
             self._task.cancel()
 
     async def _renew(self) -> None:
-        """Renew until withdrawn: a broker that does not know the resource gets it again, with its last values."""
+        """Renew until withdrawn, and whenever a broker has welcomed the client: one that does not know the resource
+        gets it, with its last values."""
+        welcomes = self._client._welcomes
+        count = welcomes.count
         while not self._client.is_closed:
-            await asyncio.sleep(max(0.05, self._lease / 3))
+            pause = max(0.05, self._lease / 3)
+            await welcomes.after(count, pause if self.problem is None else min(pause, KEEP_S))
+            count = welcomes.count
             try:
                 await self._client.ask(SERVICE, {"do": "renew", "secret": self.secret, "lease_s": self._lease})
                 self.problem = None
@@ -236,7 +272,7 @@ async def register(
     model: str = "dynamic",
     name: str = "",
     values: Mapping[str, Any] | None = None,
-    lease: float = 60.0,
+    lease: float = LEASE_S,
     language: str = "predicates",
     secret: bytes | None = None,
 ) -> ResourceRegistration:
@@ -377,7 +413,8 @@ class ResourceCalls:
         """Register a resource: ``where`` gives the ranges of its values, ``attributes={…}`` what never changes.
 
         More options: ``model`` ("dynamic", or "static" if its values never change), ``name``, ``values`` (the
-        first ones), ``lease`` in seconds (renewed while the client lives), ``secret`` (of an earlier registration).
+        first ones), ``lease`` in seconds (60 by default, renewed while the client lives), ``secret`` (of an earlier
+        registration).
         Use it with ``async with``, or call ``withdraw()`` at the end.
         """
         return await register(self, where=where, **options)
@@ -391,15 +428,16 @@ class ResourceCalls:
         deliver: str | None = None,
         best: int = 0,
         order: str = "",
-        max_age: float | None = None,
+        max_age: float = 0.0,
         deadline: float | None = None,
     ) -> ResourceAnswer:
         """The resources that match now. ``best`` limits their number, in an ``order``: by an attribute ("load", "memory
         desc"), "near" this client's broker, or "together", near one another.
 
-        ``deliver`` is "similarity" (share the answers of similar requests, at most ``max_age`` seconds old; 0 shares
-        none), "normal", or "direct" (hosting brokers answer straight to this client's broker). After ``deadline``
-        seconds the answer names the brokers that did not answer.
+        ``deliver`` is "similarity" (share the answers of similar requests), "normal", or "direct" (hosting brokers
+        answer straight to this client's broker). Requests that are under way at the same time share what hosts read
+        after the later one was made; with ``max_age``, answers to earlier requests are shared too, up to so many
+        seconds old. After ``deadline`` seconds the answer names the brokers that did not answer.
         """
         deadline_ms = None if deadline is None else max(10, round(deadline * 1_000))
         return await discover(

@@ -81,7 +81,7 @@ class Connector:
         scheme = SECURE if self._trust.vouched else PLAIN
         target = Target(host=LOCAL, port=default_port(), secure=scheme == SECURE, server_name=self.server_name)
         try:
-            return await self._dial(replace(self.config, targets=(target,), dial_ms_max=HERE_MS_MAX), 0)
+            return await self._dial(replace(self.config, targets=(target,), dial_ms_max=HERE_MS_MAX), 0, trying=True)
         except NotConnectedError as error:
             here = error
         try:
@@ -89,8 +89,13 @@ class Connector:
         except NotConnectedError as error:
             if error.reason is not Reason.BROKER_NOT_FOUND:
                 raise
+            said, *tried = error.detail.splitlines()
+            if here.reason is Reason.DIAL_FAILED:
+                lines = ["no broker found", f"  {here.detail}", f"  a search followed: {said}", *tried]
+            else:
+                lines = [here.detail, f"  a search followed: {said}", *tried]
             reason = error.reason if here.reason is Reason.DIAL_FAILED else here.reason
-            raise NotConnectedError(reason, f"{here.detail}. A search followed: {error.detail}") from None
+            raise NotConnectedError(reason, "\n".join(lines)) from None
 
     async def _find(self, search: Discover, until: float | None) -> Client:
         from heliograph.live.client_search import failed_there
@@ -106,7 +111,10 @@ class Connector:
         except NotConnectedError as error:
             raise failed_there(found, error) from None
 
-    async def _dial(self, config: ClientConfig, timeout: float | None, follow: Follow | None = None) -> Client:
+    async def _dial(
+        self, config: ClientConfig, timeout: float | None, follow: Follow | None = None, *, trying: bool = False
+    ) -> Client:
+        """Connect to these targets. ``trying``: a failure is no news, since a search follows it."""
         if self.shows is not None and (shown := self.shows(config.targets[0])):
             config = replace(config, targets=config.targets[:1], entity=shown[0], token=shown[1])
         searched = self.search is not None  # it may move to a secure broker
@@ -116,8 +124,15 @@ class Connector:
         secret = secrets.token_bytes(SECRET_BYTES) if numbers is None else numbers.secret
         used = 0 if numbers is None else numbers.used
         session = Session(config, secret=secret, seed=secrets.randbits(64), used=used)
-        client = Client(session, tls, self.on_refused, self.on_note, follow, numbers, self.files)
+        told = not trying
+
+        def tell(note: Note) -> None:
+            if told and self.on_note is not None:
+                self.on_note(note)
+
+        client = Client(session, tls, self.on_refused, tell, follow, numbers, self.files)
         await client._connect(timeout)
+        told = True
         return client
 
     def _client_search(self, search: Discover) -> ClientSearch:

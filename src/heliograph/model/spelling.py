@@ -15,12 +15,12 @@ TYPED_MAX = 120  # characters that are compared
 NEAR = 0.5  # the share of characters that two names have in common, from 0 to 1
 
 
-def nearest(typed: str, known: Iterable[str]) -> str | None:
+def nearest(typed: str, known: Iterable[str], *, near: float = NEAR) -> str | None:
     """The known name that is most similar to this one; None if none is similar enough."""
     typed = typed[:TYPED_MAX]
-    for name in get_close_matches(typed, known, n=1, cutoff=NEAR):
+    for name in get_close_matches(typed, known, n=1, cutoff=near):
         common = _same_section(typed, name)  # limits.foo and limits.routes_max have little in common but the section
-        if SequenceMatcher(None, typed[common:], name[common:]).ratio() >= NEAR:
+        if SequenceMatcher(None, typed[common:], name[common:]).ratio() >= near:
             return name
     return None
 

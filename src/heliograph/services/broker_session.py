@@ -158,14 +158,15 @@ class BrokerSession:
         self._write(event(topic, payload, self._origin, self._sequence))
         self._sequence += 1
 
-    def order(self, order: dict[str, Any], answer: Answer) -> bool:
+    def order(self, order: dict[str, Any], answer: Answer, *, always: bool = False) -> bool:
         """Send an order to the broker over a pipe. ``answer`` gets the result, or None if it was refused. If too many
-        are in progress this returns False, and ``answer`` gets nothing."""
-        return self.ask(BROKER_NAME, order, answer)
+        are in progress this returns False, and ``answer`` gets nothing. ``always``: send it nevertheless; the service
+        itself sends one such order after the other."""
+        return self.ask(BROKER_NAME, order, answer, always=always)
 
-    def ask(self, name: bytes, order: dict[str, Any], answer: Answer) -> bool:
+    def ask(self, name: bytes, order: dict[str, Any], answer: Answer, *, always: bool = False) -> bool:
         """Send an order to a service of the broker over a link, or to the broker over a pipe."""
-        if len(self._orders) >= ORDERS_MAX:
+        if len(self._orders) >= ORDERS_MAX and not always:
             return False
         self._numbers += 1
         self._orders[self._numbers] = answer

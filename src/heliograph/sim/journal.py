@@ -48,6 +48,7 @@ KINDS = {
     "taken": "a durable subscriber took a publication from a store",
     "missed": "a store told a durable subscriber that positions of its log cannot be read",
     "owned": "the owner of a resource has new values for it, or withdraws it",
+    "held": "a broker has taken these values of a resource, or its withdrawal",
     "attended": "a broker took a registration, or refused it",
     "asked": "a requester asked for resources",
     "answered": "it got its answer",

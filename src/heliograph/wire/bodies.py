@@ -60,6 +60,7 @@ class Welcome(Body, frozen=True):
     inbox: str = ""  # the topic at which this session receives answers; no other session may subscribe there
     seen: str = ""  # 16 hex digits: the highest sequence known of this origin; empty if the origin is new here
     network: Network = ""  # the network to which the broker belongs; empty: it has no name
+    slow: bool = False  # this broker ended the session's last link as a slow consumer's; the client may not know that
 
 
 class Goodbye(Body, frozen=True):

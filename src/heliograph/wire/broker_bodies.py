@@ -177,6 +177,17 @@ class Marked(Body, frozen=True, rename={"leader": "speaker"}):
     way: Annotated[list[Id], Meta(max_length=TRACE_MAX)] = []  # brokers that the MARK passed; the last is next
 
 
+class HoldOrigin(Body, frozen=True):
+    """Asks a broker to read no more from one of its clients for now (HOLD), or to go on (RELEASE): a consumer at the
+    asking broker is slow. It goes back along the path of the client's publications."""
+
+    broker: Id  # where they entered the network, or this cluster
+    by: Id  # the broker that asks
+    origin: Id  # of the publications
+    ttl: Annotated[int, Meta(ge=0, le=0xFF)]
+    way: Annotated[list[Id], Meta(max_length=TRACE_MAX)] = []  # brokers that the publications passed; the last is next
+
+
 Record = Member | Gateway
 
 
@@ -213,6 +224,7 @@ _proofs = msgspec.json.Decoder(Proof)
 _barriers = msgspec.json.Decoder(BarrierBody)
 _marks = msgspec.json.Decoder(Mark)
 _markeds = msgspec.json.Decoder(Marked)
+_holds = msgspec.json.Decoder(HoldOrigin)
 
 
 def decode_interest(data: bytes) -> Interest:
@@ -263,6 +275,13 @@ def decode_marked(data: bytes) -> Marked:
     marked: Marked = decode_with(_markeds, data)
     _check_ids(marked.broker, marked.leader, marked.by, *marked.way)
     return marked
+
+
+def decode_hold(data: bytes) -> HoldOrigin:
+    """JSON as the body of a HOLD or RELEASE."""
+    hold: HoldOrigin = decode_with(_holds, data)
+    _check_ids(hold.broker, hold.by, hold.origin, *hold.way)
+    return hold
 
 
 def _check_ids(*ids: int) -> None:

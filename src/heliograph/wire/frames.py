@@ -69,6 +69,8 @@ class Kind(IntEnum):
     TRACED = 41
     MARK = 42
     MARKED = 43
+    HOLD = 44
+    RELEASE = 45
 
 
 class Flag(IntFlag):

@@ -20,6 +20,12 @@ from tests.broker.routing.mesh import KEY, READ_BYTES_MAX, Mesh
 from tests.broker.talk import Heard
 
 
+def proof_of(side: str, link: bytes, linked: bytes) -> str:
+    """What this side shows of the network key, written from the protocol page: of the bodies of LINK and LINKED."""
+    message = f"heliograph link {side} {sha256(link).hexdigest()} {sha256(linked).hexdigest()}"
+    return hmac.new(KEY, message.encode(), sha256).hexdigest()
+
+
 class Hostile:
     """One linked broker that lies."""
 
@@ -34,16 +40,14 @@ class Hostile:
         self._incarnation = 1
         self._number = 0
         self.node.attach(link)
-        nonce = "00" * 16
         said = {
             **{"versions": [1], "broker": self.broker, "name": name, "cluster": "main", "incarnation": 1},
-            **{"nonce": nonce, **claims},
+            **{"nonce": "00" * 16, **claims},
         }
         self.say(Kind.LINK, said)
         answers = [frame for frame in self.heard.answers if frame.kind == Kind.LINKED]
         if answers:
-            message = f"heliograph link dialler {nonce} {json.loads(answers[0].payload)['nonce']}"
-            self.say(Kind.PROOF, {"proof": hmac.new(KEY, message.encode(), sha256).hexdigest()})
+            self.say(Kind.PROOF, {"proof": proof_of("dialler", json.dumps(said).encode(), answers[0].payload)})
 
     @property
     def heard(self) -> Heard:

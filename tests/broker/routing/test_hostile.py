@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hmac
 import json
-from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -20,7 +18,7 @@ from heliograph.notes import NameContested
 from heliograph.wire.broker_bodies import INTERESTS_PER_BODY_MAX, broker_id
 from heliograph.wire.frames import HEAD, Kind, control, event, parcel
 from heliograph.wire.limits import AGE_MAX, CONTROL_BYTES_MAX, FRAME_BYTES_MAX, HEAD_BYTES, LINKS_PER_BROKER_MAX
-from tests.broker.routing.hostile import Hostile
+from tests.broker.routing.hostile import Hostile, proof_of
 from tests.broker.routing.mesh import KEY, Mesh, Node
 from tests.broker.talk import Heard, Talk
 
@@ -75,11 +73,35 @@ def test_who_dials_gets_no_hmac_before_it_has_shown_its_own() -> None:
 
 @pytest.mark.req("N18")
 def test_who_has_shown_the_key_gets_the_other_proof_first() -> None:
-    hostile = Hostile(Mesh({"a": []}), "a")
-    assert hostile.heard.order[:2] == ["LINKED", "PROOF"]
-    nonce = json.loads(hostile.heard.answers[0].payload)["nonce"]
-    wanted = hmac.new(KEY, f"heliograph link listener {'00' * 16} {nonce}".encode(), sha256).hexdigest()
-    assert json.loads(hostile.heard.answers[1].payload) == {"proof": wanted}
+    mesh = Mesh({"a": []})
+    mesh["a"].attach(5)
+    said = json.dumps(LINK).encode()
+    mesh["a"].say(5, control(Kind.LINK, 0, said))
+    [linked] = mesh["a"].heard[5].answers
+    mesh["a"].say(5, control(Kind.PROOF, 0, json.dumps({"proof": proof_of("dialler", said, linked.payload)}).encode()))
+    assert mesh["a"].heard[5].order[:2] == ["LINKED", "PROOF"]
+    wanted = proof_of("listener", said, linked.payload)
+    assert json.loads(mesh["a"].heard[5].answers[1].payload) == {"proof": wanted}
+
+
+@pytest.mark.req("N18")
+def test_who_is_dialled_cannot_have_a_listener_answer_for_other_names() -> None:
+    """Without the key: what the dialled party is told is shown to the broker's own listener, and its answer back."""
+    talk = Talk(BrokerConfig(name="b", network=NetworkConfig(key=KEY, links=(LinkConfig(host="x"),))))
+    talk.broker.clock(0, 0)
+    [(ticket, _)] = talk.broker.take().dials
+    talk.attach(7, Peer("tcp", "127.0.0.1:7", None, None, ticket))
+    asked = json.loads(talk.heard[7].answers[0].payload)
+    talk.attach(8)
+    talk.say(8, control(Kind.LINK, 0, json.dumps({**LINK, "nonce": asked["nonce"]}).encode()))
+    answered = json.loads(talk.heard[8].answers[0].payload)
+    other = {**LINK, "name": "y", "broker": broker_id("y"), "nonce": answered["nonce"]}
+    talk.say(7, control(Kind.LINKED, 0, json.dumps(other).encode()))
+    assert talk.heard[7].order == ["LINK", "PROOF"]
+
+    talk.say(8, control(Kind.PROOF, 0, talk.heard[7].answers[1].payload))
+    assert talk.hangups[8] is Reason.CREDENTIAL_WRONG
+    assert talk.broker.report("map")["neighbours"] == []
 
 
 @pytest.mark.req("N18")

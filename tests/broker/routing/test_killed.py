@@ -13,6 +13,7 @@ import pytest
 
 from heliograph.errors import Reason
 from tests.broker.routing.mesh import Mesh, Node
+from tests.many import cases
 
 pytestmark = pytest.mark.req("N5", "N8")
 
@@ -134,8 +135,7 @@ def test_nothing_that_survivors_published_is_lost_or_repeated(seed: int) -> None
     assert missing(seed) == {}
 
 
-@pytest.mark.sweep
-@pytest.mark.parametrize("first", range(2_000, 4_000, 250))
+@pytest.mark.parametrize("first", cases(sweep=[2_000, 2_250], soak=range(2_500, 4_000, 250)))
 def test_few_networks_lose_anything_and_none_repeats(first: int) -> None:
     """Brokers that have not heard of the loss yet may send a parcel to the wrong part of a cluster, where it ends."""
     wrong = {seed: missing(seed) for seed in range(first, first + 250)}

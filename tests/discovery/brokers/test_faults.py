@@ -14,7 +14,7 @@ from heliograph.errors import Reason
 from tests.discovery.brokers.stage import NO_MULTICAST, Plan, Stage
 
 MS = 1_000_000
-FEW, MORE = range(1, 21), range(21, 121)  # those of many seeds go on where the others end
+FEW, MORE = range(1, 21), range(21, 61)  # those of many seeds go on where the others end
 AT_BDN = ResponderConfig(directories=("bdn:4719", "bdn2:4719"), multicast=NO_MULTICAST)
 SHAPES = ("alone", "unlinked", "star", "line", "group")
 

@@ -24,6 +24,7 @@ from heliograph.discovery.brokers.result import SearchResult
 from heliograph.machine import Address, Instant, Socket, SocketOpened
 from heliograph.node import Node
 from tests.discovery.brokers.stage import NO_MULTICAST, Plan, Stage
+from tests.many import cases
 from tests.sim.machines import Recorder
 
 FEW, REST = range(1, 11), [range(first, first + 19) for first in range(11, 201, 19)]
@@ -186,9 +187,10 @@ def test_in_a_storm_of_requests_a_broker_is_found_and_no_stranger_gets_more_than
     check(FEW)
 
 
-@pytest.mark.sweep
 @pytest.mark.req("B7")
 @pytest.mark.req("B13")
-@pytest.mark.parametrize("seeds", REST, ids=lambda seeds: f"{seeds.start}-{seeds.stop - 1}")
+@pytest.mark.parametrize(
+    "seeds", cases(sweep=REST[:3], soak=REST[3:]), ids=lambda seeds: f"{seeds.start}-{seeds.stop - 1}"
+)
 def test_in_a_storm_of_requests_a_broker_is_found_over_many_seeds(seeds: range) -> None:
     check(seeds)

@@ -32,6 +32,7 @@ from heliograph.wire.ways import LinkedBroker, WaysHere
 
 SECOND = 1_000_000_000
 MS = 1_000_000
+EPOCH = 1_000 * SECOND  # network time at the beginning
 Edge = tuple[str, str]
 
 
@@ -60,7 +61,7 @@ class Node:
         self.core = ResourceCore(
             net.config,
             self.timers,
-            network_time=lambda now: now + SECOND * 1_000,
+            network_time=lambda now: now + EPOCH,
             send=self._send,
             state=lambda state: None,
             told=lambda id, state: net.told(self, id, state),
@@ -226,8 +227,6 @@ class Net:
                 self.now = max(self.now, wake[0])
                 self.nodes[wake[1]].timers.run(self.now)
         self.now = until
-        for node in self.nodes.values():
-            node.core.tick(self.now)
 
     def told(self, node: Node, id: RequestId, state: ResourceState) -> None:
         node.states.append((id, state))
@@ -259,6 +258,7 @@ class Net:
         self, at: str, where: str, answers: list[GatheredAnswer] | None = None, **question: Any
     ) -> list[GatheredAnswer]:
         answers = [] if answers is None else answers
-        question = ResourceQuestion(read_condition(where), **{"max_age_ns": 100 * SECOND, **question})
-        self.nodes[at].core.gathering.begin(question, lambda answer, now: answers.append(answer), self.now)
+        self.nodes[at].core.gathering.begin(
+            ResourceQuestion(read_condition(where), **question), lambda answer, now: answers.append(answer), self.now
+        )
         return answers

@@ -5,9 +5,13 @@ Out:   what went wrong, in words; nothing if all went well.
 State: what every resource's values were, and when.
 Not here: the services (net.py).
 
-The oracle: a resource that fitted during all of the time that an answer may speak of is in the answer, unless the
-answer names its host broker as missing; one that never fitted in that time is not; nothing is there twice. A watcher
-that was told everything knows in the end what fits.
+The oracle judges each resource by itself, because hosts are read at different moments and no answer is a snapshot. The
+time that counts is from the request to its answer. It begins earlier only by the age that the request allows, no
+earlier than the answer says that hosts were read, and not at all for a resource at the requester's own broker. A
+resource that fitted during all of this time is in the answer, unless the answer names its host broker as missing; one
+that never fitted in it is not; its values are some that it had in it, and the answer tells when it got them; nothing is
+there twice. A watcher that was told everything knows in the end what fits. A lease that ends is noticed within a tick
+of the service.
 
 A resource that its owner moves to another broker is excused in three cases, which are counted:
 - "on the move": it moved in the time of the answer, or so shortly before that not every broker knew. It may be missing.
@@ -27,11 +31,12 @@ from typing import Any
 
 from heliograph.discovery.resources.conditions import read_condition
 from heliograph.discovery.resources.config import ResourcesConfig
+from heliograph.discovery.resources.core import TICK_NS
 from heliograph.discovery.resources.forwarding import DIRECT, NORMAL, SIMILARITY
 from heliograph.discovery.resources.gathering import GatheredAnswer, ResourceQuestion
 from heliograph.discovery.resources.messages import RequestId, ResourceState
 from heliograph.discovery.resources.watching import WatchState
-from tests.discovery.resources.net import MS, SECOND, Edge, Net, Node
+from tests.discovery.resources.net import EPOCH, MS, SECOND, Edge, Net, Node
 
 CACHE_S = 3
 FOREVER = 1 << 60
@@ -51,6 +56,7 @@ class Past:
     last: dict[str, Any] = field(default_factory=dict)  # its last values, which its owner remembers
     moved: list[tuple[int, str]] = field(default_factory=list)  # when it left which broker
     expires: int = FOREVER
+    lapsed: bool = False  # it ended with its lease
     advertised: list[tuple[int, str, tuple[int, int]]] = field(default_factory=list)  # when, where, and as which change
 
     def told_as(self, instant: int) -> tuple[str, tuple[int, int]]:
@@ -204,12 +210,11 @@ class Story:
         past.advertised.append((self.net.now, past.host, age))
 
     def _expire(self) -> None:
-        """Leases that are over: the services look at them now, as they do twice a second."""
-        for node in self.net.nodes.values():
-            node.core.tick(self.net.now)
+        """Write down which leases are over."""
         for past in self.past.values():
             if past.is_there and past.expires <= self.net.now:
-                past.history.append((self.net.now, None))
+                past.history.append((past.expires, None))
+                past.lapsed = True
 
     def _move(self) -> None:
         """An owner attaches its resource at another broker, with its last values."""
@@ -256,7 +261,7 @@ class Story:
     def _ask(self) -> None:
         at, where = self.random.choice(self.names), self._condition()
         deliver = self.random.choice((SIMILARITY, SIMILARITY, SIMILARITY, NORMAL, DIRECT))
-        max_age = 0 if deliver != SIMILARITY else self.random.choice((CACHE_S, CACHE_S, 1, 0)) * SECOND
+        max_age = 0 if deliver != SIMILARITY else self.random.choice((0, 0, 1, CACHE_S)) * SECOND
         asked = Asked(at, where, self.net.now, max_age, self.net.now + 2 * SECOND)
         hosts = self.net.nodes[at].core.table.still_overlapping(read_condition(where))
         asked.known = {host.name: host.age for host in hosts}
@@ -435,9 +440,10 @@ class Story:
         names = [each.id for each in answer.found]
         if len(set(names)) != len(names):
             self.problems.append(f"{asked.where} at {asked.at}: a resource twice: {names}")
-        start = max(0, asked.issued - asked.max_age)
         condition = read_condition(asked.where)
+        rows = {each.id: each for each in answer.found}
         for id, past in self.past.items():
+            start = self._start(past, asked, answer)
             fitted = [self._fits(condition, past, values) for values in self._values(past, start, asked.answered)]
             is_there = id in names
             if fitted and all(fitted) and not is_there and self._is_due(past, asked, answer):
@@ -449,6 +455,17 @@ class Story:
                 self.problems.append(
                     f"{asked.where} at {asked.at} has {id} at {past.host}, which never fitted; {answer}"
                 )
+            elif is_there and any(fitted) and rows[id].epoch == past.epoch and not past.moved:
+                values = rows[id].values or {}
+                had = [at + EPOCH for at, each in self._had(past, start, asked.answered) if each == values]
+                if rows[id].updated not in had:
+                    self.problems.append(f"{asked.where} at {asked.at}: {rows[id]} was {past.history}")
+
+    def _start(self, past: Past, asked: Asked, answer: GatheredAnswer) -> int:
+        """From when on a resource counts."""
+        if past.host == asked.at and not past.moved:
+            return asked.issued
+        return max(0, asked.issued - asked.max_age, min(asked.issued, answer.as_of - EPOCH))
 
     def _is_excused(self, id: int, answer: GatheredAnswer, start: int, condition: Any) -> bool:
         host = next(each.host for each in answer.found if each.id == id)
@@ -457,20 +474,28 @@ class Story:
 
     def _is_due(self, past: Past, asked: Asked, answer: GatheredAnswer) -> bool:
         """A host that is missing, or whose advertisement had not reached the requester, need not have answered."""
-        if past.is_moving(asked.issued - asked.max_age, asked.answered):
+        host, age = past.told_as(asked.issued)
+        if host in answer.missing or asked.known.get(host, (0, 0)) < age or not answer.is_complete:
+            return False
+        if past.is_moving(self._start(past, asked, answer), asked.answered):
             self.excused["on the move"] += 1
             return False
-        host, age = past.told_as(asked.issued)
-        return host not in answer.missing and asked.known.get(host, (0, 0)) >= age and answer.is_complete
+        return True
 
     @staticmethod
     def _values(past: Past, start: int, end: int) -> list[dict[str, Any] | None]:
         """What its values were in this time, None included for when it was not there."""
-        found: list[dict[str, Any] | None] = []
+        return [values for _, values in Story._had(past, start, end)]
+
+    @staticmethod
+    def _had(past: Past, start: int, end: int) -> list[tuple[int, dict[str, Any] | None]]:
+        """The same, each with the time from which on it had them."""
+        found: list[tuple[int, dict[str, Any] | None]] = []
         history = [(0, None), *past.history, (FOREVER, None)]
         for (begins, values), (ends, _) in pairwise(history):
-            if begins <= end and ends >= start:
-                found.append(values)
+            late = TICK_NS if past.lapsed and ends == past.expires else 0
+            if begins <= end and ends + late >= start:
+                found.append((begins, values))
         return found
 
     @staticmethod

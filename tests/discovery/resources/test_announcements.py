@@ -17,7 +17,7 @@ def test_an_announcement_names_owner_and_host() -> None:
     said: list[tuple[bytes, bytes]] = []
     announcer = ResourceAnnouncer(lambda *given: said.append(given), lambda now: now + 5, lambda: "b1")
     where = read_condition("disk between 0 and 9").text
-    hosted = HostedResource(AdvertisedResource(7, False, where, 1, "h"), read_condition(where), "ada", 0, 0, {})
+    hosted = HostedResource(AdvertisedResource(7, False, where, 1, "h"), read_condition(where), "ada", 0, 0, {}, 0)
     announcer.announce(hosted, "updated", {"disk": 3}, 10)
     ((topic, payload),) = said
     assert topic == b"System/Resources/0000000000000007/updated"

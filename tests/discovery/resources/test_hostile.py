@@ -145,7 +145,7 @@ def test_forged_direct_answers_are_not_believed() -> None:
     pipe.tell(AdvertisementsTold(2, "b", "main", 2, 1, 1, True, False, [AdvertisedResource(7, False, "x >= 0", 1)]))
     pipe.receive(pipe.request({"do": "discover", "where": "x >= 0", "deliver": "normal"}))
     (asked,) = [each for each in pipe.sent if isinstance(each, ResourceRequest)]
-    forged = ResourcesFound(asked.id, 0, [FoundResource(666, 2, 1, 1, 1, 1, "evil", {"x": 1})])
+    forged = ResourcesFound(asked.id, 0, [FoundResource(666, 2, 1, 1, 1, 1, 1, "evil", {"x": 1})])
     pipe.deliver("Inbox/me/direct/0123456789abcdef", messages.encode(forged))
     pipe.deliver("Inbox/me/direct/0123456789abcdef", messages.encode(ResourceRequestDone(asked.id, 0)))
     pipe.deliver("Inbox/me/direct/0123456789abcdef", b"{not json")
@@ -153,7 +153,7 @@ def test_forged_direct_answers_are_not_believed() -> None:
     assert len(bytes.fromhex(seal)) == 16  # nobody can guess it
     pipe.deliver(f"Inbox/me/direct/{seal}", messages.encode(ResourcesFound((1, 1, 99), 0, forged.found)))
     assert pipe.counted == {"body_malformed": 1, "resource_foreign": 2, "resource_request_unknown": 1}
-    pipe.tell(ResourceRequestDone(asked.id, 0, hosts=[(2, 1, 1)]))
+    pipe.tell(ResourceRequestDone(asked.id, 0, hosts=[(2, 1, 1, 1)]))
     (answer,) = [each for each in pipe.answers.values() if isinstance(each, dict) and "complete" in each]
     assert (answer["complete"], answer["resources"]) == (True, [])
 

@@ -8,6 +8,7 @@ import pytest
 
 from heliograph.discovery.resources import snapshots, spreading
 from tests.discovery.resources.story import Story
+from tests.many import cases
 
 BATCH = 50  # seeds of one test of the sweep
 EXCUSED_MAX = {"on the move": 0.06, "old host": 0.03, "orphan": 0.03}  # of the requests in a batch (story.py says why)
@@ -38,8 +39,7 @@ def test_the_same_holds_if_snapshots_come_in_many_parts(monkeypatch: pytest.Monk
     assert Story(seed, tree=tree, faults=True).play() == []
 
 
-@pytest.mark.sweep
-@pytest.mark.parametrize("batch", range(4))
+@pytest.mark.parametrize("batch", cases(sweep=[0], soak=range(1, 4)))
 def test_the_same_holds_for_many_stories_if_snapshots_come_in_many_parts(
     monkeypatch: pytest.MonkeyPatch, batch: int
 ) -> None:
@@ -49,8 +49,7 @@ def test_the_same_holds_for_many_stories_if_snapshots_come_in_many_parts(
     assert {seed: found[0] for seed, found in problems.items() if found} == {}
 
 
-@pytest.mark.sweep
-@pytest.mark.parametrize("batch", range(20))
+@pytest.mark.parametrize("batch", cases(sweep=range(5), soak=range(5, 20)))
 def test_every_request_of_many_stories_gets_what_the_oracle_says(batch: int) -> None:
     problems = {}
     asked, excused = 0, Counter[str]()

@@ -8,6 +8,7 @@ from heliograph.discovery.resources import messages, snapshots
 from heliograph.discovery.resources.messages import AdvertisedResource, AdvertisementsOffered, AdvertisementsTold
 from heliograph.discovery.resources.snapshots import PARTS_AT_ONCE, STALLED_NS, Snapshots
 from tests.discovery.resources.net import SECOND, Net
+from tests.discovery.resources.pipe import OnPipe
 
 MANY = 64 * PARTS_AT_ONCE * 3 + 5
 HEAD = (1, "a", "main", 1, 1, 7)
@@ -112,6 +113,22 @@ def test_a_part_that_is_lost_is_noticed(lost: int) -> None:
         net.run(1)
     assert dropped
     assert ids_at(net, "c") == set(range(1, MANY + 1))
+
+
+@pytest.mark.req("R2", "R13")
+def test_a_service_begins_anew_with_a_neighbour_that_takes_no_part_of_a_snapshot() -> None:
+    pipe = OnPipe()
+    for id in range(1, MANY + 1):
+        pipe.receive(pipe.request(pipe.register(id, where=f"x = {id}", model="static")))
+    pipe.sent.clear()
+    pipe.tell(AdvertisementsOffered(wants=[1]))
+    assert len(pipe.sent) == PARTS_AT_ONCE, "all of them are lost"
+    pipe.sent.clear()
+    for _ in range(STALLED_NS // SECOND + 2):
+        pipe.pass_time(1_000)
+    assert [each.fresh for each in pipe.sent if isinstance(each, AdvertisementsOffered)] == [True]
+    pipe.tell(AdvertisementsOffered(wants=[1]))
+    assert any(isinstance(each, AdvertisementsTold) and each.paced for each in pipe.sent)
 
 
 def some(count: int) -> list[AdvertisedResource]:

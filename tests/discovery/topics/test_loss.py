@@ -9,6 +9,7 @@ from heliograph.discovery.topics.creation import ADVERTISING, CREATING, LOCATING
 from heliograph.discovery.topics.messages import TopicKind
 from heliograph.errors import NotConnectedError, Reason, RefusedError
 from tests.discovery.topics.stage import WALL_NS, TopicStage, a_creation
+from tests.many import cases
 
 KINDS = (
     TopicKind.LOCATE,
@@ -116,7 +117,6 @@ def test_a_run_repeats_to_the_last_byte() -> None:
     assert digests[0] == digests[1]
 
 
-@pytest.mark.sweep
-@pytest.mark.parametrize("seed", range(11, 211))
+@pytest.mark.parametrize("seed", cases(sweep=range(11, 61), soak=range(61, 211)))
 def test_loss_and_crashes_are_survived_or_told_with_many_seeds(seed: int) -> None:
     play(seed)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import random
+from collections import Counter
 from datetime import timedelta
 from typing import Any
 
@@ -17,17 +19,22 @@ from heliograph.discovery.topics.creation import DirectoryRoll, Renewal, TopicCr
 from heliograph.discovery.topics.finder import TopicFinder
 from heliograph.discovery.topics.grants import Revocation, glance_grant, sign_revocation
 from heliograph.discovery.topics.messages import Advertise, TopicQuery, decode_body
+from heliograph.discovery.topics.revocation_news import RevocationNews, token_of
 from heliograph.discovery.topics.revocations import KEPT_BYTES, KnownRevocations, ProvenRevocation, prove
 from heliograph.discovery.topics.rights import RightsKeeper
 from heliograph.discovery.topics.statements import Statement, Statements
+from heliograph.discovery.wall_time import WallTime
 from heliograph.errors import Reason
+from heliograph.machine import Outbox, Timers
 from heliograph.model.identity import Role
+from heliograph.services.broker_session import BrokerSession
 from heliograph.sim.topic_party import AskService, Hear, Say
 from heliograph.trust import envelope
 from heliograph.trust.certificates import issue, revoke
 from heliograph.trust.chains import Authorities
 from heliograph.trust.keyring import Keyring, Own
 from heliograph.trust.seeded_hpke import SimulatedSealer
+from heliograph.wire.frames import Frame, ServiceFlag, service
 from tests.discovery.topics.stage import (
     AUTHORITIES,
     AUTHORITY,
@@ -186,6 +193,25 @@ def test_a_revocation_is_kept_no_longer_than_the_grant() -> None:
     assert [(one["revocations"], one["revocations_bytes"]) for one in said] == [(0, 0)] * 3
     assert stage.revoke("alice", grant) is None
     assert stage.counts_at("b1")["grant_expired"] == 1
+
+
+@pytest.mark.req("O6", "T11")
+def test_a_revocation_ends_rights_however_many_orders_the_service_has_under_way() -> None:
+    outbox = Outbox()
+    session = BrokerSession(1, outbox, b"s" * 16)
+    for _ in range(100):
+        session.order({"do": "report", "question": "usage"}, lambda answer, now: None)
+    outbox.empty(None)
+    news = RevocationNews(Statements(keyring_of("b1", Role.BROKER)), WallTime(), Timers(), Counter(), lambda link: None)
+    news.join(session)
+    news.take(a_revocation("alice", 1))
+    news.take(a_revocation("alice", 2))
+    sent = b"".join(frame for _, frames in outbox.empty(None).writes for frame in frames)
+    assert json.loads(Frame(sent).payload)["grants"] == [token_of(a_revocation("alice", 1).what)]
+
+    session.receive(service(b"broker", b'{"ok":true}', Frame(sent).sequence, flags=ServiceFlag.ANSWER), 1)
+    sent = b"".join(frame for _, frames in outbox.empty(None).writes for frame in frames)
+    assert json.loads(Frame(sent).payload)["grants"] == [token_of(a_revocation("alice", 2).what)]
 
 
 # -- shares -------------------------------------------------------------------------------------------------------

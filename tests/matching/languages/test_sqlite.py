@@ -13,6 +13,7 @@ from heliograph.errors import ConditionError
 from heliograph.matching.condition import Event
 from heliograph.matching.conditions import matches
 from heliograph.matching.languages import compile
+from tests.many import cases
 from tests.matching.languages.selectors import COLUMNS, row, selector
 
 SEEDS = 10
@@ -62,7 +63,7 @@ def test_what_sqlite_reads_and_we_refuse(text: str) -> None:
 
 
 @pytest.mark.req("N9")
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.sweep) for seed in range(2, SEEDS))])
+@pytest.mark.parametrize("seed", cases(always=[0, 1], sweep=[2, 3], soak=range(4, SEEDS)))
 def test_a_selector_selects_what_sqlite_selects(seed: int) -> None:
     random = Random(seed)
     for _ in range(SELECTORS // 100):

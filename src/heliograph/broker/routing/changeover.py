@@ -31,6 +31,7 @@ from heliograph.broker.routing.ports import HopSink, LinkWriter, Port, Sink
 from heliograph.broker.routing.targets import TargetedRun, Targets
 from heliograph.broker.routing.teller import Teller
 from heliograph.broker.routing.view import View
+from heliograph.broker.routing.way_back import way_back
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant, Timers
 from heliograph.notes import ChangeoverCut
@@ -252,16 +253,9 @@ class Changeover:
 
     def _pass_on(self, answer: wire.Marked, number: int) -> None:
         """Send an answer back the way its MARK came; if that is unknown or the link is gone, by the shortest path."""
-        view, way = self._view, list(answer.way)
-        back = way.pop() if way else 0
-        if answer.broker in view.neighbours:
-            back = answer.broker
-        if back not in view.neighbours:
-            way = []
-            paths = view.paths
-            inside = answer.broker in paths.cluster
-            back = (paths.steps.get(answer.broker) if inside else paths.next_to_part(answer.leader)) or 0
-        neighbour = view.neighbours.get(back)
+        neighbour, way = way_back(self._view, answer.broker, answer.way)
+        if neighbour is None:
+            neighbour = self._view.neighbours.get(self._view.paths.next_to_part(answer.leader) or 0)
         if neighbour is not None and answer.ttl > 0:
             body = wire.Marked(answer.broker, answer.leader, answer.by, answer.ttl - 1, way)
             self._links.put(neighbour.link, control(Kind.MARKED, number, wire.encode(body)))

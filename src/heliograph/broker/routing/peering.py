@@ -7,10 +7,11 @@ State: dials under way, handshakes under way, heartbeats.
 Not here: what neighbours tell each other (routing.py), clients' handshakes (broker/sessions.py).
 Paper: [grid] §1.2, links and brokers that failed or are failure-suspected.
 
-A broker proves itself by a certificate with the role broker, or by the network key: each side answers the other's nonce
-with an HMAC, so the key itself never travels. Only then are hop prefixes, maps and interests read from it (N18). The
-broker that dials shows its HMAC first: otherwise every stranger who dials would get one, and could test guesses of the
-key against it.
+A broker proves itself by a certificate with the role broker, or by the network key: each side shows an
+HMAC of what both said, so the key itself never travels. Only then are hop prefixes, maps and interests read from it
+(N18). The broker that dials shows its HMAC first: otherwise every stranger who dials would get one, and could test
+guesses of the key against it. The HMAC covers both names: somebody without the key whom we dial could otherwise have
+our own listener, or another broker's, answer for a third name.
 
 A link ends with the certificates that proved it. Before that, the broker that dialled it dials again, by itself or
 because the other asks for it, and the new link takes the place of the old one (renewals.py).
@@ -64,25 +65,35 @@ class Aim:
 class Greeting:
     """A handshake between brokers that is under way on a link."""
 
-    __slots__ = ("aim", "asked_at", "nonce", "other", "took_ns")
+    __slots__ = ("aim", "asked_at", "link", "linked", "other", "took_ns")
 
-    def __init__(self, nonce: str, aim: Aim | None, now: Instant) -> None:
-        self.nonce = nonce
+    def __init__(self, link: bytes, aim: Aim | None, now: Instant) -> None:
+        self.link = link  # the body of the LINK …
+        self.linked = b""  # … and of the LINKED, as they were sent
         self.asked_at = now
         self.aim = aim
         self.other: LinkUp | None = None
         self.took_ns: int | None = None  # until the other answered; None: what comes next is the answer
 
-    def answered(self, other: LinkUp, now: Instant) -> None:
+    def asked(self, other: LinkUp, linked: bytes) -> None:
+        """The broker that dialled us told its record; we answer with ours."""
+        self.other, self.linked = other, linked
+
+    def answered(self, other: LinkUp, linked: bytes, now: Instant) -> None:
         """The broker that we dialled told its record."""
-        self.other = other
+        self.other, self.linked = other, linked
         self.took_ns = now - self.asked_at
+
+    def proof(self, side: str, key: bytes) -> str:
+        """What this side shows of the network key."""
+        link, linked = (sha256(body).hexdigest() for body in (self.link, self.linked))
+        return hmac(key, f"heliograph link {side} {link} {linked}".encode(), sha256).hexdigest()
 
 
 class Peering:
     """Makes and watches links to other brokers.
 
-    It has 33 methods because dials, handshakes, renewals and heartbeats of one link follow each other.
+    It has 32 methods because dials, handshakes, renewals and heartbeats of one link follow each other.
     """
 
     def __init__(
@@ -207,16 +218,16 @@ class Peering:
         if self._aims.get((aim.config.host, aim.config.port)) is not aim:  # dropped while the dial was under way
             self._links.hang_up(link, Reason.GOODBYE, "this link was removed")
             return True
-        greeting = self._greetings[link] = Greeting(self._nonce(), aim, now)
         renews = aim.link is not None
+        body = encode(replace(self._say(), renews=renews))
+        self._greetings[link] = Greeting(body, aim, now)
         if aim.link is not None:
             self._renewals.prepare(link, aim.link)
         else:
             aim.link = link
         at = now + HANDSHAKE_MS * NS_PER_MS
         self._timers.set(("handshake", link.id), at, lambda now: self._too_slow(link))
-        body = replace(self._say(greeting.nonce), renews=renews)
-        self._links.put(link, control(Kind.LINK, 0, encode(body)))
+        self._links.put(link, control(Kind.LINK, 0, body))
         return True
 
     def _too_slow(self, link: Port) -> None:
@@ -229,8 +240,9 @@ class Peering:
             raise ProtocolError(Reason.KIND_UNEXPECTED, "only the first frame is a LINK")
         other = decode_link_up(frame.payload)
         self._check(other, now)
-        greeting = self._greetings[link] = Greeting(self._nonce(), None, now)
-        greeting.other = other
+        answer = encode(self._say())
+        greeting = self._greetings[link] = Greeting(frame.payload, None, now)
+        greeting.asked(other, answer)
         known = self._neighbours.get(other.broker)
         if other.renews and known is not None and not known.dialled:
             self._renewals.prepare(link, known.link)
@@ -239,7 +251,7 @@ class Peering:
             raise ProtocolError(
                 Reason.ROLE_MISSING, "a broker must show a certificate with the role broker, or a network key"
             )
-        self._links.put(link, control(Kind.LINKED, 0, encode(self._say(greeting.nonce))))
+        self._links.put(link, control(Kind.LINKED, 0, answer))
         if certified:
             self._rise(link, other, False, now)
 
@@ -249,13 +261,13 @@ class Peering:
         if greeting is None or greeting.aim is None or greeting.other is not None:
             raise ProtocolError(Reason.KIND_UNEXPECTED, "LINKED answers a LINK")
         other = decode_link_up(frame.payload)
-        greeting.answered(other, now)
+        greeting.answered(other, frame.payload, now)
         self._check(other, now)
         greeting.aim.broker = other.broker
         if _is_certified(link):
             self._rise(link, other, True, now)
         elif self._config.key:
-            self._links.put(link, _frame_of(self._proof("dialler", greeting.nonce, other.nonce)))
+            self._links.put(link, _frame_of(greeting.proof("dialler", self._config.key)))
         else:
             raise ProtocolError(Reason.CREDENTIAL_WRONG, "the other broker shows no certificate, and we have no key")
 
@@ -275,12 +287,11 @@ class Peering:
         if greeting is None or greeting.other is None or link.state == READY:
             raise ProtocolError(Reason.KIND_UNEXPECTED, "PROOF follows LINKED only, and no session")
         dialled, other = greeting.aim is not None, greeting.other
-        nonces = (greeting.nonce, other.nonce) if dialled else (other.nonce, greeting.nonce)
-        wanted = self._proof("listener" if dialled else "dialler", *nonces)
+        wanted = greeting.proof("listener" if dialled else "dialler", self._config.key)
         if not self._config.key or not _is_equal(wanted, decode_proof(frame.payload).proof):
             raise ProtocolError(Reason.CREDENTIAL_WRONG, "the other broker does not have our network key")
         if not dialled:
-            self._links.put(link, _frame_of(self._proof("listener", *nonces)))
+            self._links.put(link, _frame_of(greeting.proof("listener", self._config.key)))
         self._rise(link, other, dialled, now)
 
     def _check(self, other: LinkUp, now: Instant) -> None:
@@ -370,13 +381,8 @@ class Peering:
         self._drawn += 1
         return sha256(self._nonces + self._drawn.to_bytes(8, "little")).digest()[:NONCE_BYTES].hex()
 
-    def _say(self, nonce: str) -> LinkUp:
-        me = self._myself()
-        return LinkUp(me.versions, me.broker, me.name, me.cluster, me.incarnation, nonce, me.network)
-
-    def _proof(self, side: str, dialler_nonce: str, listener_nonce: str) -> str:
-        message = f"heliograph link {side} {dialler_nonce} {listener_nonce}".encode()
-        return hmac(self._config.key, message, sha256).hexdigest()
+    def _say(self) -> LinkUp:
+        return replace(self._myself(), nonce=self._nonce())
 
     # -- heartbeats -----------------------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ from heliograph.broker.routing.targets import TargetedRun, Targets
 from heliograph.errors import Reason
 from heliograph.machine import Instant, LinkId, Peer
 from heliograph.model.identity import ANONYMOUS, Identity
-from heliograph.wire.frames import BODY_BYTES, HEAD, LENGTH, Kind, hop_headers
+from heliograph.wire.frames import BODY_BYTES, HEAD, LENGTH, Kind, ServiceFlag, hop_headers
 from heliograph.wire.limits import DELIVERY_BYTES, PARCEL_BYTES_MAX
 
 NEW, PROVING, READY, GONE = range(4)  # states: before Hello, while a job checks its token, in use, after our hangup
@@ -55,6 +55,13 @@ class Waiting:
         self.frames = frames
         self.start = 0
 
+    @property
+    def is_answer(self) -> bool:
+        """True for an answer of the broker to an order of a service."""
+        if self.sink is not None or not self.chunk:
+            return False
+        return self.chunk[4] == Kind.SERVICE and bool(self.chunk[5] & ServiceFlag.ANSWER)
+
     def drop_first(self, end: int) -> int:
         """Drop the first frame, which ends at ``end``. Returns its size in bytes."""
         size = end - self.start
@@ -68,7 +75,7 @@ class Waiting:
 class Port:
     """A link as routing and the writing parts see it. The broker's Link (broker/links.py) adds what a client's session
     needs. Only Links changes the attributes under "writing"; it assigns them directly, since this is done for every
-    run. The hot paths append to ``out`` while ``sink`` is theirs.
+    run. The hot paths append to ``out`` while ``sink`` is theirs. Arrivals assigns ``trace``, for every parcel.
 
     _native.c reads: id, state, neighbour, heard_at, touched, deliveries, pressed, backlog, dropped.
     """
@@ -104,6 +111,7 @@ class Port:
         "taker",
         "told",
         "touched",
+        "trace",
         "voids",
     )
 
@@ -135,8 +143,9 @@ class Port:
         self.noted_at = -NOTE_EVERY_NS
         self.progress_at = now
         self.taker: Taker | None = None  # takes runs in place of a peer, on a link that is always pressed
+        self.trace: tuple[int, ...] = ()  # of the parcel being read from it: the brokers that it passed, us last
         self.may_be_held = False
-        self.stuck = False  # a service that has read nothing for long: no publisher waits for it
+        self.stuck = False  # a consumer that has read nothing for long: no publisher waits for it
         self.holding: dict[Port, None] = {}  # publishers that wait for this link
         self.held_by: dict[Port, None] = {}  # slow links for which this one waits
 
@@ -186,14 +195,23 @@ class Port:
         self.droppable.clear()
         self.backlog_bytes = self.backlog_frames = 0
 
+    def get_stuck(self) -> None:
+        """It has read nothing for long: no publisher waits for it until it reads again."""
+        self.stuck = True
+
     def give_up(self) -> tuple[int, int]:
-        """Drop everything that waits for a service that has read nothing for long. Returns frames and bytes."""
+        """Drop what waits for a service that has read nothing for long, but not the answers to its own orders: it
+        waits for each of them. Returns frames and bytes."""
         frames, size = self.backlog_frames, self.backlog_bytes
-        self.dropped += frames
-        self.dropped_bytes += size
+        answers = [waiting for waiting in self.backlog if waiting.is_answer]
         self.voids = 0
         self.clear_backlog()
-        self.stuck = True
+        for waiting in answers:
+            self.queue(waiting)
+        frames, size = frames - self.backlog_frames, size - self.backlog_bytes
+        self.dropped += frames
+        self.dropped_bytes += size
+        self.get_stuck()
         return frames, size
 
     def take_back(self) -> list[tuple[Sink, bytes]]:

@@ -2,7 +2,8 @@
 
 In:    (origin, sequence) of publications, as they arrive.
 Out:   is it new; the highest known.
-State: per origin the next expected number and a bounded list of gaps; a bounded table of origins.
+State: per origin the next expected number, a bounded list of gaps, and what else must be known of it as long; a bounded
+       table of origins.
 Not here: reading numbers from frames (wire/scan.py, on the fields of Seen), which session may use an origin
           (sessions.py).
 Paper: [grid] §1.2, traces and event ids against echoes.
@@ -30,7 +31,10 @@ class Seen:
     _native.c reads or writes: origin, next, accepted; and calls admit.
     """
 
-    __slots__ = ("_firsts", "_lasts", "accepted", "duplicates", "gaps_closed", "gaps_max", "late", "next", "origin")
+    __slots__ = (
+        *("_firsts", "_lasts", "accepted", "duplicates", "gaps_closed", "gaps_max", "late", "next", "origin"),
+        *("slow", "trace"),
+    )
 
     def __init__(self, origin: int, gaps_max: int) -> None:
         self.origin = origin
@@ -44,6 +48,20 @@ class Seen:
         self.duplicates = 0
         self.late = 0  # admitted after a higher number
         self.gaps_closed = 0
+        self.slow = False  # its last link here was ended as a slow consumer's, and its client may not know that
+        self.trace: tuple[int, ...] = ()  # of the brokers by which it last came from another cluster, us last
+
+    def end_slow(self) -> None:
+        """Its link here was ended as a slow consumer's."""
+        self.slow = True
+
+    def tell_slow(self) -> None:
+        """Its client knows that now."""
+        self.slow = False
+
+    def come_by(self, trace: tuple[int, ...]) -> None:
+        """Its publications come from another cluster, by these brokers."""
+        self.trace = trace
 
     def admit(self, sequence: int) -> bool:
         """True if this number is new; remember it, and count it in ``accepted`` or ``duplicates``."""

@@ -33,17 +33,19 @@ def _demo(
     ] = True,
 ) -> None:
     from heliograph.cli.demo.report import Report
-    from heliograph.cli.demo.scenes import play
+    from heliograph.cli.demo.scenes import play, play_spark
     from heliograph.live.loop import run
 
     began = monotonic()
-    print("Heliograph at work on this machine: real processes and sockets, Spark, a simulation. Under 3 minutes.")
+    print("Heliograph at work on this machine: real processes and sockets, a simulation, Spark. Under 3 minutes.")
     report = Report()
     try:
-        run(play(report, spark))
+        run(play(report))
+        _simulate(report)
+        if spark:
+            run(play_spark(report))
     except KeyboardInterrupt:
         fail("stopped before the end; the broker of the demo has ended too", INTERRUPTED)
-    _simulate(report)
     _sum_up(report, monotonic() - began)
 
 

@@ -47,7 +47,7 @@ QUIET_S = 0.5
 SCENE_S_MAX = 30.0  # per policy; a scene takes a second or two
 
 
-async def play(report: Report, with_spark: bool) -> None:
+async def play(report: Report) -> None:
     """All scenes that need a broker."""
     with tempfile.TemporaryDirectory(prefix="heliograph-demo-") as folder:
         report.begin("A broker, as its own process: heliograph broker run --listen 127.0.0.1:0")
@@ -62,9 +62,13 @@ async def play(report: Report, with_spark: bool) -> None:
             await _administration(broker, report)
         await play_network(Path(folder) / "network", report)
         await play_store(Path(folder) / "stored", report)
-        if with_spark:
-            await play_pipeline(Path(folder) / "pipeline", report)
     await play_topics(report)
+
+
+async def play_spark(report: Report) -> None:
+    """The data pipeline, which takes longest: the last scene."""
+    with tempfile.TemporaryDirectory(prefix="heliograph-demo-") as folder:
+        await play_pipeline(Path(folder) / "pipeline", report)
 
 
 def _connect(broker: BrokerProcess, name: str, **more: Any) -> Connecting:

@@ -79,7 +79,7 @@ class DiscoverCall(Body, frozen=True, tag="discover", tag_field="do"):
     deliver: Name = ""
     best: Annotated[int, Meta(ge=0, le=100_000)] = 0
     order: Name = ""
-    max_age_s: Annotated[float, Meta(ge=0, le=86_400)] | None = None
+    max_age_s: Annotated[float, Meta(ge=0, le=86_400)] = 0  # of answers to earlier requests; 0: none is shared
     deadline_ms: Annotated[int, Meta(ge=10, le=600_000)] | None = None
 
 

@@ -26,8 +26,8 @@ class ResourcesConfig:
         choices=("similarity", "normal", "direct"),
         reloads=False,
     )
-    cache_s: int = setting(  # the paper's 100 s: longer shares more and returns older values
-        100, "how long answers are kept for similar requests", least=0, most=86_400, reloads=False
+    cache_s: int = setting(  # the paper's 100 s; a requester chooses how much of it to use, by default nothing
+        100, "how long answers are kept for requests that allow their age", least=0, most=86_400, reloads=False
     )
     deadline_ms: int = setting(
         2_000,

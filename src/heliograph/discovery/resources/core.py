@@ -14,10 +14,11 @@ from collections.abc import Callable
 from heliograph.discovery.resources import messages
 from heliograph.discovery.resources.conditions import ResourceCondition, read_condition
 from heliograph.discovery.resources.config import ResourcesConfig
-from heliograph.discovery.resources.forwarding import HERE, Arrival, DirectSend, RequestForwarding
+from heliograph.discovery.resources.forwarding import HERE, Arrival, DirectSend, HostRead, RequestForwarding
 from heliograph.discovery.resources.gathering import AnswerGathering
-from heliograph.discovery.resources.hosting import Hosting
+from heliograph.discovery.resources.hosting import HostedResource, Hosting
 from heliograph.discovery.resources.messages import (
+    AdvertisedResource,
     AdvertisementsOffered,
     AdvertisementsTold,
     FoundResource,
@@ -39,6 +40,7 @@ from heliograph.machine import Instant, LinkId, Timers
 from heliograph.wire.ways import WaysHere
 
 NS_PER_S = 1_000_000_000
+TICK_NS = NS_PER_S // 2  # between checks for what has expired or stalled
 
 
 class ResourceCore:
@@ -68,6 +70,8 @@ class ResourceCore:
         self._send_bytes = send
         self._state = state
         self._told_learned = learned
+        self._expired: list[HostedResource] = []
+        self._is_ticking = False
         self._silent: dict[LinkId, None] = {}  # neighbours without this service
         self._unreachable: dict[int, Instant] = {}  # hosting brokers that are out of reach, and since when
         self.spreading = Spreading(
@@ -78,7 +82,7 @@ class ResourceCore:
             config.resources_per_owner_max,
             config.attributes_per_owner_max,
             network_time=network_time,
-            changed=self.spreading.change,
+            changed=self._own_changed,
             state=self._own_state,
         )
         self.forwarding = RequestForwarding(
@@ -138,8 +142,16 @@ class ResourceCore:
     def _done(self, key: tuple[RequestId, int], arrival: Arrival, now: Instant) -> None:
         self.gathering.done(key, arrival, now)
 
-    def _own(self, condition: ResourceCondition, now: Instant) -> tuple[list[FoundResource], tuple[int, int]]:
-        return self.hosting.matching(condition, now), (self.hosting.me[1], self.hosting.number)
+    def _own(self, condition: ResourceCondition, now: Instant) -> tuple[list[FoundResource], HostRead]:
+        read = HostRead(self.hosting.me[1], self.hosting.number, self._network_time(now))
+        return self.hosting.matching(condition, now), read
+
+    def _own_changed(self, came: list[AdvertisedResource], went: list[AdvertisedResource]) -> None:
+        """Our resources changed. That ends sharing here, also if others are not told because another one covers it."""
+        for advertised in (*went, *came):
+            if not advertised.is_static:
+                self.forwarding.end_sharing(read_condition(advertised.where))
+        self.spreading.change(came, [advertised.id for advertised in went])
 
     def _own_state(self, state: ResourceState) -> None:
         self._state(state)
@@ -150,13 +162,15 @@ class ResourceCore:
         for advertised in difference.added:
             if not advertised.is_static:
                 condition = read_condition(advertised.where)
-                self.forwarding.advertised(condition)
+                self.forwarding.end_sharing(condition)
                 self.standing.advertised(condition)
             if host.broker != self.hosting.me[0]:
                 self.hosting.outdated(advertised.id, advertised.epoch)
         for advertised in difference.removed:
             if not advertised.is_static:
-                self.standing.withdrawn(host, read_condition(advertised.where))
+                condition = read_condition(advertised.where)
+                self.forwarding.end_sharing(condition)
+                self.standing.withdrawn(host, condition)
         if difference.removed:
             self.gathering.withdrawn(host)
         if difference.is_reborn:
@@ -166,8 +180,11 @@ class ResourceCore:
     # -- the network ------------------------------------------------------------------------------------------------
 
     def hear_ways(self, ways: WaysHere, now: Instant) -> None:
-        """The neighbours and ways have changed."""
+        """The neighbours and ways have changed. With the first ones, time begins to pass."""
         self.flush()
+        if not self._is_ticking:
+            self._is_ticking = True
+            self._timers.set("tick", now + TICK_NS, self._tick)
         changed = self.places.hear(ways)
         self.hosting.become(ways.broker, ways.incarnation)
         for link in changed.went:
@@ -269,12 +286,18 @@ class ResourceCore:
 
     # -- time ---------------------------------------------------------------------------------------------------
 
-    def tick(self, now: Instant) -> None:
+    def _tick(self, now: Instant) -> None:
         """End leases and requests that have expired. Begin anew with neighbours that have long taken nothing."""
-        self.hosting.expire(now)
+        self._expired += self.hosting.expire(now)
         self.forwarding.expire(now)
         for link in self.spreading.stalled(now):
             self._begin_anew(link, now)
+        self._timers.set("tick", now + TICK_NS, self._tick)
+
+    def take_expired(self) -> list[HostedResource]:
+        """The resources whose leases have ended since the last call."""
+        expired, self._expired = self._expired, []
+        return expired
 
     def static(self, condition: ResourceCondition) -> list[TableRow]:
         """The static resources that match, from our own table."""

@@ -202,12 +202,16 @@ class ResourceDesk:
             self._answer_static(frame, condition, call)
             return
         deliver = call.deliver or self._config.deliver
-        cache_ns = self._config.cache_s * NS_PER_S
-        max_age_s = self._config.cache_s if call.max_age_s is None else call.max_age_s
+        max_age_s = min(call.max_age_s, self._config.cache_s) if deliver == SIMILARITY else 0
         deadline_ms = self._config.deadline_ms if call.deadline_ms is None else call.deadline_ms
         question = ResourceQuestion(
-            *(condition, deliver, call.best, call.order, int(max_age_s * NS_PER_S) if deliver == SIMILARITY else 0),
-            *(deadline_ms * NS_PER_MS, cache_ns),
+            condition=condition,
+            deliver=deliver,
+            best=call.best,
+            order=call.order,
+            max_age_ns=int(max_age_s * NS_PER_S),
+            deadline_ns=deadline_ms * NS_PER_MS,
+            cache_ns=self._config.cache_s * NS_PER_S,
         )
 
         def answered(answer: GatheredAnswer, now: Instant) -> None:
@@ -229,7 +233,7 @@ class ResourceDesk:
         rows = (
             {
                 **{"id": f"{each.id:016x}", "name": each.name, "host": name_of(self._core, each.host)},
-                **{"values": each.values, "age_ms": self._age_ms(each.at, now)},
+                **{"values": each.values, "age_ms": self._age_ms(each.updated, now)},
             }
             for each in answer.found
         )
@@ -239,7 +243,7 @@ class ResourceDesk:
             len(answer.found),
             {
                 **{"complete": answer.is_complete, "missing": answer.missing, "attempts": answer.attempts},
-                **{"took_ms": round(answer.took_ns / NS_PER_MS, 3)},
+                **{"took_ms": round(answer.took_ns / NS_PER_MS, 3), "read_ms": self._age_ms(answer.as_of, now)},
                 "hosts": [name_of(self._core, host) for host in answer.hosts],
             },
         )

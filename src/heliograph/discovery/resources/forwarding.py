@@ -10,9 +10,18 @@ Paper: [resources] §5, Algorithms 1 and 2: SrdSubList is ``_listed``, SubWaitin
 The rules that make the algorithms exact on every graph:
 1. Of equal requests only the older covers.
 2. A covered request always goes on to the covering one's host broker.
-3. Its answers leave a broker by the hop by which it first came.
-4. A broker passes each answer of a request on once.
+3. Its answers leave a broker by the hop by which it first came; if it came covered and that is over when it comes
+   uncovered, by that hop, as otherwise its completion would overtake them.
+4. A broker passes each answer of a request on once, unless its host read it again since.
 5. An answer may go back where it came from, unless the request came from there covered by the same one.
+
+The rules that make shared answers true:
+6. A broker answers for its own resources from its own table, whether a request shares or not; what others have read
+   there goes no further.
+7. A request shares what a host read after it was issued, less the age that it allows. Hosts that were read earlier
+   count as unanswered, and its broker asks again (gathering.py).
+8. An older request covers while it is under way, or while everything it found is young enough. One that asks for the
+   best covers none: what it found was cut.
 
 A broker tells the hop that a request came from when all brokers that it asked have answered. A second arrival of a
 request that was already routed is answered at once. If a covering request is no longer known, the request goes back
@@ -23,6 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
+from typing import NamedTuple
 
 import msgspec
 
@@ -49,12 +59,23 @@ from heliograph.matching.boxes.index import BoxIndex, IndexFullError
 HERE: LinkId = 0  # the hop of our own clients
 SIMILARITY, NORMAL, DIRECT = "similarity", "normal", "direct"
 DELIVERIES = (SIMILARITY, NORMAL, DIRECT)
+NEVER = (-1, -1)
 
 Key = tuple[RequestId, int]
 Asked = tuple[LinkId, RequestId | None]
 """The link that was asked, and under which covering request."""
-AsOf = dict[int, tuple[int, int]]
-"""Hosting brokers that answered, and at which incarnation and number of changes."""
+
+
+class HostRead(NamedTuple):
+    """When a hosting broker read its resources for an answer."""
+
+    incarnation: int
+    number: int  # its count of changes then
+    at: int  # network time there
+
+
+Reads = dict[int, HostRead]
+"""Hosting brokers that answered."""
 
 
 class Arrival(msgspec.Struct, eq=False):
@@ -62,13 +83,19 @@ class Arrival(msgspec.Struct, eq=False):
 
     hop: LinkId
     cover: RequestId | None
-    as_of: int  # no answer to it is older
     pending: dict[Asked, None] = {}
-    hosts: AsOf = {}  # hosts that answered
+    hosts: Reads = {}  # hosts that answered
     direct: dict[int, int] = {}  # the number of answers that a host sent directly
     lost: bool = False
     uncovered: bool = False
     over: bool = False
+
+    def add_hosts(self, reads: Iterable[tuple[int, HostRead]], me: int) -> None:
+        """Hosts that answered, except this broker. Of two reads the older counts: either may have been passed on."""
+        for host, read in reads:
+            known = self.hosts.get(host)
+            if host != me and (known is None or read.at < known.at):
+                self.hosts[host] = read
 
 
 class KnownRequest(msgspec.Struct, eq=False):
@@ -76,17 +103,17 @@ class KnownRequest(msgspec.Struct, eq=False):
 
     request: ResourceRequest
     condition: ResourceCondition
-    hop: LinkId  # by which it first came
+    hop: LinkId  # by which its answers leave
     best: BestSoFar | None  # of the answers that passed here, if it asks for the best ones
     arrivals: dict[Asked, Arrival] = {}
-    passed: dict[int, int] = {}  # resources in answers that passed here, with their epoch
+    passed: dict[int, tuple[int, int]] = {}  # resources that passed here, with their epoch, and when they were read
     waiting: dict[Key, KnownRequest] = {}  # requests that share its answers
     dependants: list[tuple[KnownRequest, Arrival]] = []  # … and wait for its completion
     cache: dict[int, FoundResource] = {}  # at its host broker
-    hosts: AsOf = {}
-    as_of: int = 0  # once it is complete: no answer is older
+    hosts: Reads = {}  # once it is complete
     slot: int = -1  # in the index of those that may cover
     is_routed: bool = False  # to the hosts of resources, from here
+    is_answered: bool = False  # with the resources of this broker
     is_complete: bool = False
 
     @property
@@ -96,13 +123,25 @@ class KnownRequest(msgspec.Struct, eq=False):
 
     @property
     def oldest(self) -> int:
-        """Answers from before this time are too old."""
+        """Answers that were read at this time or before are too old."""
         return self.request.issued - self.request.max_age
 
     @property
     def rank(self) -> tuple[int, RequestId]:
         """The lower one is older."""
         return (self.request.issued, self.request.id)
+
+    @property
+    def is_under_way(self) -> bool:
+        """True while answers to it may come."""
+        return any(not arrival.over for arrival in self.arrivals.values())
+
+    @property
+    def reads(self) -> Reads:
+        """The hosts that have answered it, as far as this broker knows."""
+        if self.is_complete:
+            return self.hosts
+        return {host: read for arrival in self.arrivals.values() for host, read in arrival.hosts.items()}
 
 
 DirectSend = Callable[[ResourceRequest, ResourcesFound, Callable[[], None], Instant], bool]
@@ -123,7 +162,7 @@ class ForwardingCounts(msgspec.Struct):
 class RequestForwarding:
     """Requests in progress, at one broker.
 
-    It has 31 methods because the paper's two algorithms, completion and covering work on one table of requests.
+    It has 32 methods because the paper's two algorithms, completion and covering work on one table of requests.
     """
 
     def __init__(
@@ -133,7 +172,7 @@ class RequestForwarding:
         requests_max: int,
         *,
         network_time: Callable[[Instant], int],
-        own: Callable[[ResourceCondition, Instant], tuple[list[FoundResource], tuple[int, int]]],
+        own: Callable[[ResourceCondition, Instant], tuple[list[FoundResource], HostRead]],
         send: Callable[[LinkId, Message], None],
         count: Callable[[Reason], None],
         found: Callable[[Key, list[FoundResource]], None],
@@ -170,9 +209,9 @@ class RequestForwarding:
                 return
         asked = (hop, request.cover)
         if asked in known.arrivals:
-            self._send_done(known, Arrival(hop, request.cover, request.issued))
+            self._send_done(known, Arrival(hop, request.cover))
             return
-        arrival = known.arrivals[asked] = Arrival(hop, request.cover, request.issued)
+        arrival = known.arrivals[asked] = Arrival(hop, request.cover)
         if request.cover is None:
             self._work(known, arrival, now)
         else:
@@ -197,17 +236,19 @@ class RequestForwarding:
         if hop != HERE:
             self._send(hop, ResourceRequestDone(request.id, request.attempt, request.cover, lost=True))
         else:
-            self._done((request.id, request.attempt), Arrival(hop, None, request.issued, lost=True), now)
+            self._done((request.id, request.attempt), Arrival(hop, None, lost=True), now)
 
     def _work(self, known: KnownRequest, arrival: Arrival, now: Instant) -> None:
         """Share the answers of a covering request, or send it to the hosts of resources."""
         if known.is_routed or any(each is not arrival and each.cover is None for each in known.arrivals.values()):
             return  # done when it first came
+        if all(each.over for each in known.arrivals.values() if each is not arrival):
+            known.hop = arrival.hop
         shares = known.request.deliver == SIMILARITY
         coverer = self._find(known, now) if shares else None
         if coverer is not None:
             self.counts.shared += 1
-            self._join(known, arrival, coverer)
+            self._join(known, arrival, coverer, now)
             return
         if shares:
             self._list(known)
@@ -219,9 +260,11 @@ class RequestForwarding:
         if coverer is None or coverer.slot < 0 or coverer is known or not self._may_cover(coverer, known, now):
             arrival.uncovered = True
             return
-        self._join(known, arrival, coverer)
+        self._join(known, arrival, coverer, now)
 
-    def _join(self, known: KnownRequest, arrival: Arrival, coverer: KnownRequest) -> None:
+    def _join(self, known: KnownRequest, arrival: Arrival, coverer: KnownRequest, now: Instant) -> None:
+        if self._me in self._table.hosts:
+            self._answer(known, arrival, now)
         coverer.waiting[known.key] = known
         if coverer.hop != HERE:
             self._ask(coverer.hop, known, arrival, coverer.request.id)
@@ -229,8 +272,7 @@ class RequestForwarding:
         fitting = self._fitting(known, coverer.cache.values())
         self._pass(known, fitting, None)
         if coverer.is_complete:
-            arrival.hosts.update(coverer.hosts)
-            arrival.as_of = min(arrival.as_of, coverer.as_of)
+            self._share_hosts(known, arrival, coverer)
         else:
             arrival.pending[(HERE, coverer.request.id)] = None
             coverer.dependants.append((known, arrival))
@@ -240,9 +282,8 @@ class RequestForwarding:
         known.is_routed = True
         back = {each.hop for each in known.arrivals.values() if each.cover is None}
         hops: dict[LinkId, None] = {}
-        me = self._places.ways.broker if self._places.ways is not None else -1
         for host in self._table.overlapping_hosts(known.condition):
-            if host.broker == me:
+            if host.broker == self._me:
                 self._answer(known, arrival, now)
                 continue
             hop = self._places.hop(host.place)
@@ -252,12 +293,13 @@ class RequestForwarding:
             self._ask(hop, known, arrival, None)
 
     def _answer(self, known: KnownRequest, arrival: Arrival, now: Instant) -> None:
-        """Answer with the resources that we host."""
-        found, as_of = self._own(known.condition, now)
+        """Answer with the resources that we host, once."""
+        if known.is_answered:
+            return
+        known.is_answered = True
+        found, read = self._own(known.condition, now)
         request = known.request
-        arrival.hosts[self._me] = as_of
-        # Clocks differ: our answer may seem older than the request, and must not be left out of a complete answer.
-        arrival.as_of = min(arrival.as_of, self._network_time(now))
+        arrival.hosts[self._me] = read
         chosen = enough(found, request.best, request.order)
         if request.deliver == DIRECT and request.reply is not None and known.hop != HERE:
             arrival.direct[self._me] = len(chosen)
@@ -282,7 +324,7 @@ class RequestForwarding:
 
     @property
     def _me(self) -> int:
-        return self._places.ways.broker if self._places.ways is not None else 0
+        return self._places.ways.broker if self._places.ways is not None else -1
 
     def _ask(self, hop: LinkId, known: KnownRequest, arrival: Arrival, cover: RequestId | None) -> None:
         arrival.pending[(hop, cover)] = None
@@ -300,29 +342,40 @@ class RequestForwarding:
 
     def _find(self, known: KnownRequest, now: Instant) -> KnownRequest | None:
         """The oldest request here whose answers this one can share."""
-        found = [
-            each
-            for slot in self._listed.coverers(known.condition.conjunction)
-            if self._may_cover(each := self._by_slot[slot], known, now)
-        ]
-        return min(found, key=lambda each: each.rank, default=None)
+        found = [self._by_slot[slot] for slot in self._listed.coverers(known.condition.conjunction)]
+        found.sort(key=lambda each: each.rank)
+        return next((each for each in found if self._may_cover(each, known, now)), None)
 
     def _may_cover(self, wide: KnownRequest, narrow: KnownRequest, now: Instant) -> bool:
         one, other = wide.request, narrow.request
         if one.id == other.id or not wide.condition.covers(narrow.condition):
             return False
-        time = self._network_time(now)
-        if one.until <= time or one.issued < time - other.max_age:
-            return False
-        if wide.is_complete and wide.as_of < narrow.oldest:
+        if one.until <= self._network_time(now):
             return False
         if wide.condition == narrow.condition and wide.rank >= narrow.rank:
             return False
-        if one.best:
-            return wide.condition == narrow.condition and one.order == other.order and 0 < other.best <= one.best
+        return self._is_young(wide, narrow)
+
+    def _is_young(self, wide: KnownRequest, narrow: KnownRequest) -> bool:
+        """True if the answers to a request can be young enough for another one, as far as this broker knows."""
+        oldest = narrow.oldest
+        if wide.request.issued < oldest and not (wide.is_complete or wide.is_under_way):
+            return False
+        reads, me = wide.reads, self._me
+        for host in self._table.still_overlapping(narrow.condition):
+            read = reads.get(host.broker)
+            if host.broker != me and (wide.is_complete if read is None else read.at <= oldest):
+                return False
         return True
 
+    def _share_hosts(self, known: KnownRequest, arrival: Arrival, coverer: KnownRequest) -> None:
+        """The hosts that answered the covering request; those that were read too early have not answered this one."""
+        young = ((host, read) for host, read in coverer.hosts.items() if read.at > known.oldest)
+        arrival.add_hosts(young, self._me)
+
     def _list(self, known: KnownRequest) -> None:
+        if known.request.best:
+            return
         try:
             slot = self._listed.spare
             self._listed.add(slot, known.condition.conjunction)
@@ -341,8 +394,10 @@ class RequestForwarding:
         if self._first.get(known.request.id) is known:
             del self._first[known.request.id]
 
-    def advertised(self, condition: ResourceCondition) -> None:
-        """A resource is newly advertised: requests that did not ask for it no longer cover those that would."""
+    def end_sharing(self, condition: ResourceCondition) -> None:
+        """Resources of this kind came or went: requests from before no longer cover those that would ask for them."""
+        if not self._by_slot:
+            return
         for slot in self._listed.intersecting(condition.conjunction, Stored.SUBSCRIPTIONS).tolist():
             self._unlist(self._by_slot[slot])
 
@@ -354,13 +409,13 @@ class RequestForwarding:
         if known is None:
             self._count(Reason.RESOURCE_REQUEST_UNKNOWN)
             return
-        self._pass(known, message.found, hop)
+        self._pass(known, [each for each in message.found if each.host != self._me], hop)
 
     def _pass(self, known: KnownRequest, found: Iterable[FoundResource], came: LinkId | None) -> None:
         """Pass answers of a request on, each once, also to requests that share them."""
         found = list(found)
-        fresh = [each for each in found if known.passed.get(each.id, -1) < each.epoch]
-        known.passed.update((each.id, each.epoch) for each in fresh)
+        fresh = [each for each in found if known.passed.get(each.id, NEVER) < (each.epoch, each.at)]
+        known.passed.update((each.id, (each.epoch, each.at)) for each in fresh)
         if known.hop == HERE:
             known.cache.update((each.id, each) for each in fresh)
             if fresh:
@@ -379,8 +434,9 @@ class RequestForwarding:
                 self._pass(other, fitting, came)
 
     def _fitting(self, known: KnownRequest, found: Iterable[FoundResource]) -> list[FoundResource]:
-        """The answers to another request that match this one and are recent enough."""
-        return [each for each in found if each.at >= known.oldest and fits_found(known.condition, each)]
+        """The answers to another request that match this one, are young enough, and not about our own resources."""
+        oldest, me = known.oldest, self._me
+        return [each for each in found if each.at > oldest and each.host != me and fits_found(known.condition, each)]
 
     def _send_found(self, known: KnownRequest, found: list[FoundResource]) -> None:
         for part in in_parts(found, RESULTS_PER_BODY_MAX) if found else ():
@@ -400,10 +456,9 @@ class RequestForwarding:
             if asked not in arrival.pending:
                 continue
             del arrival.pending[asked]
-            arrival.hosts.update((host, (incarnation, number)) for host, incarnation, number in message.hosts)
+            arrival.add_hosts(((host, HostRead(*read)) for host, *read in message.hosts), self._me)
             arrival.direct.update(message.direct)
             arrival.lost |= message.lost
-            arrival.as_of = min(arrival.as_of, message.as_of or arrival.as_of)
             if message.uncovered and message.cover is not None:
                 self._uncover(known, arrival, message.cover, now)
             self._settle(known, arrival, now)
@@ -423,7 +478,7 @@ class RequestForwarding:
     def _work_again(self, known: KnownRequest, arrival: Arrival, now: Instant) -> None:
         coverer = self._find(known, now)
         if coverer is not None:
-            self._join(known, arrival, coverer)
+            self._join(known, arrival, coverer, now)
         else:
             self._list(known)
             self._route(known, arrival, now)
@@ -437,31 +492,31 @@ class RequestForwarding:
             self._send_done(known, arrival)
             return
         known.is_complete = not arrival.lost
-        known.hosts, known.as_of = arrival.hosts, arrival.as_of
+        known.hosts = arrival.hosts
         if arrival.lost:
             self._unlist(known)
         self._done(known.key, arrival, now)
         dependants, known.dependants = known.dependants, []
         for other, waiting in dependants:
             waiting.pending.pop((HERE, known.request.id), None)
-            if known.as_of < other.oldest:
-                self._uncover(other, waiting, known.request.id, now)
-            else:
-                waiting.hosts.update(known.hosts)
-                waiting.as_of = min(waiting.as_of, known.as_of)
-                waiting.lost |= arrival.lost
+            self._share_hosts(other, waiting, known)
+            waiting.lost |= arrival.lost
             self._settle(other, waiting, now)
 
     def _send_done(self, known: KnownRequest, arrival: Arrival) -> None:
         if arrival.hop == HERE:
             return
         self.counts.completions += 1
-        hosts = [(host, *as_of) for host, as_of in arrival.hosts.items()][:IDS_PER_BODY_MAX]
-        direct = list(arrival.direct.items())[:IDS_PER_BODY_MAX]
         self._send(
             arrival.hop,
             ResourceRequestDone(
-                *(*known.key, arrival.cover, hosts, arrival.lost, arrival.uncovered, arrival.as_of, direct)
+                id=known.request.id,
+                attempt=known.request.attempt,
+                cover=arrival.cover,
+                hosts=[(host, *read) for host, read in arrival.hosts.items()][:IDS_PER_BODY_MAX],
+                lost=arrival.lost,
+                uncovered=arrival.uncovered,
+                direct=list(arrival.direct.items())[:IDS_PER_BODY_MAX],
             ),
         )
 
@@ -488,10 +543,6 @@ class RequestForwarding:
             known = self.known.get(heappop(self._expiries)[1])
             if known is not None:
                 self._forget(known)
-
-    def next_expiry(self) -> int | None:
-        """When the next request is forgotten, in network time."""
-        return self._expiries[0][0] if self._expiries else None
 
     def _forget(self, known: KnownRequest) -> None:
         self.known.pop(known.key, None)

@@ -5,7 +5,8 @@ Out:   requests, repeated with a higher attempt if something was lost; the whole
 State: per request in progress what was found, which hosts have answered, and when it ends.
 Not here: the path of requests (forwarding.py), messages to and from clients (service.py).
 
-A request that lost answers on its way is repeated; the repeat does not share the answers of other requests.
+A request that lost answers on its way is repeated, and so is one whose shared answers were too old for it, then at
+once. The repeat does not share the answers of other requests.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Callable
 import msgspec
 
 from heliograph.discovery.resources.conditions import ResourceCondition
-from heliograph.discovery.resources.forwarding import DIRECT, NORMAL, SIMILARITY, Arrival, AsOf, Key
+from heliograph.discovery.resources.forwarding import DIRECT, NORMAL, SIMILARITY, Arrival, Key, Reads
 from heliograph.discovery.resources.messages import FoundResource, RequestId, ResourceRequest
 from heliograph.discovery.resources.ordering import best
 from heliograph.discovery.resources.places import COST_FAR, Places
@@ -25,7 +26,7 @@ from heliograph.machine import Instant, Timers
 
 NS_PER_MS = 1_000_000
 AGAIN_MS = 50  # before a request that lost something is repeated; then twice as long
-MARGIN_NS = 5_000_000_000  # how long an unshared request is remembered beyond its deadline
+MARGIN_NS = 5_000_000_000  # how long a request is remembered beyond its deadline, at least
 
 
 class ResourceQuestion(msgspec.Struct, frozen=True):
@@ -35,9 +36,9 @@ class ResourceQuestion(msgspec.Struct, frozen=True):
     deliver: str = SIMILARITY
     best: int = 0
     order: str = ""
-    max_age_ns: int = 0
+    max_age_ns: int = 0  # how old shared answers may be; 0: those read after this request was made
     deadline_ns: int = 2_000_000_000
-    cache_ns: int = 100_000_000_000
+    cache_ns: int = 100_000_000_000  # how long its answers are kept for requests that allow such an age
 
 
 class GatheredAnswer(msgspec.Struct):
@@ -46,10 +47,10 @@ class GatheredAnswer(msgspec.Struct):
     found: list[FoundResource]
     is_complete: bool
     missing: list[str]  # hosting brokers that did not answer
-    hosts: AsOf  # those that did
+    hosts: Reads  # those that did
     attempts: int
     took_ns: int
-    shared: bool  # part of it may come from the answers to another request
+    as_of: int  # network time: no host was read earlier, so what came later may be missing
 
 
 Answered = Callable[[GatheredAnswer, Instant], None]
@@ -67,7 +68,7 @@ class Gathered(msgspec.Struct):
     found: dict[int, FoundResource] = {}
     attempts: dict[int, int] = {}  # the attempt in which each was found
     answered_in: dict[int, int] = {}  # the attempt in which each host last answered
-    hosts: AsOf = {}
+    hosts: Reads = {}
     due: dict[int, int] = {}  # host -> number of direct answers that it sent in this attempt
     arrived: dict[int, dict[int, None]] = {}  # in this attempt, by host
     is_whole: bool = False  # the attempt is complete except for direct answers
@@ -128,10 +129,20 @@ class AnswerGathering:
         gathered.is_whole = False
         gathered.due = {}
         gathered.arrived.clear()
-        lasts = question.cache_ns if deliver == SIMILARITY else gathered.ends - now + MARGIN_NS
+        lasts = gathered.ends - now + MARGIN_NS
+        if deliver == SIMILARITY:
+            lasts = max(lasts, question.cache_ns)
         request = ResourceRequest(
-            *(gathered.id, gathered.attempt, question.condition.text, issued, issued + lasts, deliver),
-            *(question.best, question.order, question.max_age_ns if first else 0, None, reply),
+            id=gathered.id,
+            attempt=gathered.attempt,
+            where=question.condition.text,
+            issued=issued,
+            until=issued + lasts,
+            deliver=deliver,
+            best=question.best,
+            order=question.order,
+            max_age=question.max_age_ns if first else 0,
+            reply=reply,
         )
         half = (gathered.ends - now) // 2
         if half > AGAIN_MS * NS_PER_MS:
@@ -181,10 +192,12 @@ class AnswerGathering:
             if not gathered.short:
                 self._end(gathered, now)
             return
-        self._timers.set(
-            ("silence", gathered.id), now + gathered.pause_ms * NS_PER_MS, lambda at: self._again(gathered, at)
-        )
-        gathered.pause_ms *= 2
+        pause_ns = gathered.pause_ms * NS_PER_MS
+        if gathered.attempt == 0 and not lost and gathered.question.deliver == SIMILARITY:
+            pause_ns = 0  # the answers that it shared were too old, or not all that it needs
+        else:
+            gathered.pause_ms *= 2
+        self._timers.set(("silence", gathered.id), now + pause_ns, lambda at: self._again(gathered, at))
 
     def _drop_outdated(self, gathered: Gathered, attempt: int) -> None:
         """Drop what an earlier attempt found if its host has answered since, or no longer offers what matches."""
@@ -222,22 +235,16 @@ class AnswerGathering:
         for host in gathered.short:
             gathered.hosts.pop(host, None)
         question, missing = gathered.question, self._missing(gathered)
-        found = best(list(gathered.found.values()), question.best, question.order, self._cost)
-        shared = question.deliver == SIMILARITY and gathered.attempt == 0 and question.max_age_ns > 0
-        gathered.answered(
-            GatheredAnswer(
-                *(
-                    found,
-                    not missing and self._is_settled(),
-                    missing,
-                    gathered.hosts,
-                    gathered.attempt + 1,
-                    now - gathered.began,
-                    shared,
-                )
-            ),
-            now,
+        answer = GatheredAnswer(
+            found=best(list(gathered.found.values()), question.best, question.order, self._cost),
+            is_complete=not missing and self._is_settled(),
+            missing=missing,
+            hosts=gathered.hosts,
+            attempts=gathered.attempt + 1,
+            took_ns=now - gathered.began,
+            as_of=min((read.at for read in gathered.hosts.values()), default=self._network_time(now)),
         )
+        gathered.answered(answer, now)
 
     def cancel(self, id: RequestId) -> None:
         """The client no longer waits for it."""

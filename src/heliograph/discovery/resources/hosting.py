@@ -44,8 +44,8 @@ class HostedResource(msgspec.Struct):
     expires_at: Instant
     slot: int
     fixed: dict[str, Scalar]  # the values that its ranges fix
+    at: int  # network time of the last values, or of the registration
     values: dict[str, Scalar] | None = None
-    at: int = 0  # network time of the last values
     number: int = 0  # our count of changes then
     version: int = 0  # the owner's count of updates
 
@@ -75,7 +75,7 @@ class Hosting:
         attributes_per_owner_max: int,
         *,
         network_time: Callable[[Instant], int],
-        changed: Callable[[list[AdvertisedResource], list[int]], None],
+        changed: Callable[[list[AdvertisedResource], list[AdvertisedResource]], None],
         state: Callable[[ResourceState], None],
     ) -> None:
         self.resources: dict[int, HostedResource] = {}
@@ -122,11 +122,19 @@ class Hosting:
                 self._ids[slot] = advertised.id
         except (ProtocolError, IndexFullError) as error:
             if known is not None:
-                self._changed([], [advertised.id])
+                self._changed([], [known.advertised])
             if isinstance(error, ProtocolError):
                 raise
             raise ProtocolError(Reason.RESOURCE_ATTRIBUTES_OVER_LIMIT, str(error)) from None
-        hosted = HostedResource(advertised, condition, owner, now + lease_ns, slot, dict(fixed_values(condition)))
+        hosted = HostedResource(
+            advertised=advertised,
+            condition=condition,
+            owner=owner,
+            expires_at=now + lease_ns,
+            slot=slot,
+            fixed=dict(fixed_values(condition)),
+            at=self._network_time(now),
+        )
         self.resources[advertised.id] = hosted
         self._lease(hosted, hosted.expires_at)
         owned = self._owners.setdefault(owner, Owned())
@@ -134,7 +142,7 @@ class Hosting:
         for name in condition.box:
             owned.attributes[name] = owned.attributes.get(name, 0) + 1
         self.number += 1
-        self._changed([advertised], [])
+        self._changed([advertised], [] if known is None else [known.advertised])
 
     def _check_owner(self, owner: str, condition: ResourceCondition) -> None:
         owned = self._owners.get(owner, Owned())
@@ -189,8 +197,9 @@ class Hosting:
 
     def withdraw(self, resource: int) -> None:
         """Remove a resource."""
-        self._drop(self._known(resource))
-        self._changed([], [resource])
+        hosted = self._known(resource)
+        self._drop(hosted)
+        self._changed([], [hosted.advertised])
 
     def _known(self, resource: int) -> HostedResource:
         hosted = self.resources.get(resource)
@@ -225,19 +234,15 @@ class Hosting:
                 self._drop(hosted)
                 gone.append(hosted)
         if gone:
-            self._changed([], [hosted.advertised.id for hosted in gone])
+            self._changed([], [hosted.advertised for hosted in gone])
         return gone
-
-    def next_expiry(self) -> Instant | None:
-        """When the next lease ends."""
-        return self._leases[0][0] if self._leases else None
 
     def outdated(self, resource: int, epoch: int) -> None:
         """It was attached elsewhere later."""
         hosted = self.resources.get(resource)
         if hosted is not None and hosted.advertised.epoch < epoch:
             self._drop(hosted)
-            self._changed([], [resource])
+            self._changed([], [hosted.advertised])
 
     # -- requests -----------------------------------------------------------------------------------------------
 
@@ -253,7 +258,16 @@ class Hosting:
 
     def _found(self, hosted: HostedResource, at: int) -> FoundResource:
         advertised = hosted.advertised
-        where = advertised.where if hosted.values is None else ""
+        host, incarnation = self.me
         return FoundResource(
-            advertised.id, *self.me, advertised.epoch, at, hosted.number, advertised.name, hosted.values, where
+            id=advertised.id,
+            host=host,
+            incarnation=incarnation,
+            epoch=advertised.epoch,
+            at=at,
+            updated=hosted.at,
+            number=hosted.number,
+            name=advertised.name,
+            values=hosted.values,
+            where=advertised.where if hosted.values is None else "",
         )

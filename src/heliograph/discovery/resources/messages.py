@@ -61,7 +61,8 @@ class FoundResource(Body, frozen=True, array_like=True):
     host: Id
     incarnation: Count  # of its host broker
     epoch: Count
-    at: Count  # when its host broker answered
+    at: Count  # when its host broker read it
+    updated: Count  # when its owner reported these values; without values: when it was registered
     number: Count  # the host broker's count of changes at that time
     name: Name
     values: Values | None  # None: it has reported no values yet …
@@ -136,11 +137,10 @@ class ResourceRequestDone(Body, frozen=True, tag="done", tag_field="say"):
     id: RequestId
     attempt: Number
     cover: RequestId | None = None  # as in the request that this answers
-    hosts: Annotated[list[tuple[Id, Count, Count]], Meta(max_length=IDS_PER_BODY_MAX)] = []  # which hosts answered, at
-    # which incarnation and number of changes
+    hosts: Annotated[list[tuple[Id, Count, Count, Count]], Meta(max_length=IDS_PER_BODY_MAX)] = []  # which hosts
+    # answered, at which incarnation and number of changes, and when they read their resources
     lost: bool = False  # a broker became unreachable in the meantime
     uncovered: bool = False  # the covering request is no longer known there, or its answers are too old
-    as_of: Count = 0  # no answer is older
     direct: Annotated[list[tuple[Id, Count]], Meta(max_length=IDS_PER_BODY_MAX)] = []  # answers that a host
     # sent directly: they may arrive later than this
 

@@ -41,7 +41,7 @@ from heliograph.wire.ways import WaysHere
 
 NS_PER_MS = 1_000_000
 NS_PER_S = 1_000_000_000
-TICK_NS = NS_PER_S // 2  # between checks for expired entries
+ADDRESS_EVERY_NS = NS_PER_S // 2  # how often the broker is asked for its address, until it listens
 TIME_EVERY_NS = 10 * NS_PER_S  # how often the broker is asked for network time
 
 _encode = msgspec.json.Encoder().encode
@@ -115,7 +115,7 @@ class ResourceService:
         session.hello(RESOURCES)
         session.attend(RESOURCES)
         self._ask_time(now)
-        self._tick(now)
+        self._ask_address(now)
 
     def detach(self, link: LinkId, reason: Reason, now: Instant) -> None:
         """The link to the broker, or to a requester's broker, has closed."""
@@ -163,6 +163,12 @@ class ResourceService:
 
     # -- direct answers ---------------------------------------------------------------------------------------------
 
+    def _ask_address(self, now: Instant) -> None:
+        """A broker knows its address once it listens."""
+        if not self._address and self._session is not None:
+            self._session.order({"do": "report", "question": "usage"}, self._hear_usage)
+            self._timers.set("address", now + ADDRESS_EVERY_NS, self._ask_address)
+
     def _hear_usage(self, report: Any, now: Instant) -> None:
         if isinstance(report, dict) and report.get("addresses"):
             self._address = str(report["addresses"][0])[:NAME_LENGTH_MAX]
@@ -194,16 +200,6 @@ class ResourceService:
 
     def _age_ms(self, at: int, now: Instant) -> float:
         return max(0, round((self._network_time(now) - at) / NS_PER_MS, 3))
-
-    def _tick(self, now: Instant) -> None:
-        self._now = now
-        gone = self._core.hosting.expire(now)
-        for hosted in gone:
-            self._announcer.announce(hosted, "expired", None, now)
-        self._core.forwarding.expire(now)
-        if not self._address and self._session is not None:  # a broker knows its address once it listens
-            self._session.order({"do": "report", "question": "usage"}, self._hear_usage)
-        self._timers.set("tick", now + TICK_NS, self._tick)
 
     # -- from the broker to the core --------------------------------------------------------------------------------
 
@@ -256,6 +252,8 @@ class ResourceService:
         """Time has passed."""
         self._now = now
         self._timers.run(now)
+        for hosted in self._core.take_expired():
+            self._announcer.announce(hosted, "expired", None, now)
 
     def take(self) -> Effects:
         """The effects since the last take."""

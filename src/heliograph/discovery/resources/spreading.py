@@ -141,7 +141,7 @@ class Spreading:
         self._came: dict[int, AdvertisedResource] = {}  # changes that wait
         self._went: dict[int, None] = {}
         self._number = 0
-        self._told_place: tuple[str, int] | None = None
+        self._told_as: tuple[str, int, int] | None = None  # our place and incarnation
         self.frames_told = 0
         self._snapshots = Snapshots(send)
         self._arriving: dict[int, LinkId] = {}  # brokers whose snapshot is arriving, and from which neighbour
@@ -247,10 +247,10 @@ class Spreading:
     # -- links --------------------------------------------------------------------------------------------------
 
     def place_changed(self) -> None:
-        """Our place may have changed: tell all brokers."""
-        if self._places.here == self._told_place or self._places.ways is None:
+        """Our place or incarnation may have changed: tell all brokers everything again, under the new one."""
+        if self._places.ways is None or self._told_as == (*self._places.here, self._places.ways.incarnation):
             return
-        self._told_place = self._places.here
+        self._told_as = (*self._places.here, self._places.ways.incarnation)
         if self._own.told:
             self._tell_all()
 

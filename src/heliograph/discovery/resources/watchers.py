@@ -256,11 +256,11 @@ class Watchers:
             {
                 **{"id": f"{each.id:016x}", "name": each.name, "host": name_of(core, each.host), "epoch": each.epoch},
                 **{"incarnation": each.incarnation, "number": each.number, "values": each.values},
-                "age_ms": self._age_ms(each.at, now),
+                "age_ms": self._age_ms(each.updated, now),
             }
             for each in answer.found
         )
-        hosts = {name_of(core, host): as_of for host, as_of in answer.hosts.items()}
+        hosts = {name_of(core, host): (read.incarnation, read.number) for host, read in answer.hosts.items()}
         self._tell_parts(watcher, rows, {"hosts": hosts, "missing": answer.missing}, now)
         if answer.missing or not answer.is_complete:
             self.again(core, watcher, now + AGAIN_NS)

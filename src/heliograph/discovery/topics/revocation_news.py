@@ -91,14 +91,15 @@ class RevocationNews:
         self._order({"do": "forbid", "grants": grants, "roots": [root_of(one.what[0]) for one in new if one.withdraws]})
 
     def _order(self, order: dict[str, Any]) -> None:
-        """Orders go to the broker one after the other: a session that has many under way drops further ones."""
+        """Orders go to the broker one after the other, however many others the service has under way: one that was not
+        sent would leave rights in force."""
         self._orders.append(order)
         if len(self._orders) == 1:
             self._send_order()
 
     def _send_order(self) -> None:
         if self._session is not None and self._orders:
-            self._session.order(self._orders[0], self._ordered)
+            self._session.order(self._orders[0], self._ordered, always=True)
 
     def _ordered(self, answer: Any, now: Instant) -> None:
         self._orders.popleft()

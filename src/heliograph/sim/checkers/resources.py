@@ -1,20 +1,24 @@
 """Resources: every request is answered once, as an oracle says or naming what is missing; watchers end up right.
 
-In:    "owned", "asked", "answered", "watched", "disturbed", "settled"; reports of the resource services.
+In:    "owned", "held", "asked", "answered", "watched", "disturbed", "settled"; reports of the resource services.
 Out:   a violation for each answer that lacks, repeats or invents a resource, for each watcher that is wrong at the end,
        and for each count and table that differs from the scenario.
 State: the values that each resource had, and when; the changes that each watcher was told.
 Not here: owners and requesters (sim/resourcing/).
 
-An answer must contain resources that matched during the whole time it may reflect, and STEADY before, while the network
-was settled. It must not contain resources that never matched in that time. While the network is not settled, earlier
-values may still arrive, and an owner may be on its way to another broker: such answers are judged only for resources
-that are there twice. Both excuses are counted and bounded: at least two fifths of the answers must be judged in full,
-and a request is refused only where a fault ended its broker, one in ten at most.
+Each resource is judged by itself, because hosts are read at different moments and no answer is a snapshot. The time
+that counts is from the request to its answer; it begins earlier only by the age that the request allows. A resource
+whose values matched during all of it must be in the answer, if it was registered STEADY before. One that never matched
+in it must not be there, nor with values that it did not have in it. New values count from when the owner has them,
+earlier ones until its broker has taken the new ones. While the network is not settled, earlier values may still arrive,
+and an owner may be on its way to another broker: such answers are judged only for resources that are there twice. Both
+excuses are counted and bounded: at least two fifths of the answers must be judged in full, and a request is refused
+only where a fault ended its broker, one in ten at most.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from heliograph.discovery.resources.conditions import fixed_values, read_condition
@@ -24,7 +28,18 @@ from heliograph.sim.loop import SECOND
 STEADY_NS = 2 * SECOND  # after this, all brokers know of a resource
 FEW = 20  # fewer answers than this say nothing about shares
 JUDGED_SHARE, REFUSED_SHARE = 2 / 5, 1 / 10
+NEVER = 1 << 62
 Values = dict[str, Any] | None
+
+
+@dataclass(slots=True)
+class OwnedValues:
+    """Values that a resource had; None: it was not there."""
+
+    values: Values
+    version: int
+    begins: int
+    ends: int = NEVER
 
 
 class Resources(Checker):
@@ -36,7 +51,7 @@ class Resources(Checker):
         """Nothing has happened yet."""
         self._plans = {plan.name: plan for plan in self.scenario.resource}
         self._requests = {plan.name: plan for plan in self.scenario.discovery}
-        self._past: dict[str, list[tuple[int, Values]]] = {name: [] for name in self._plans}
+        self._past: dict[str, list[OwnedValues]] = {name: [OwnedValues(None, 0, 0)] for name in self._plans}
         self._asked: dict[tuple[str, int], int] = {}
         self._knows: dict[str, dict[str, Values]] = {name: {} for name in self._requests}
         self._quiet_from: int | None = None if self.scenario.topology.links else 0
@@ -50,9 +65,15 @@ class Resources(Checker):
         """The brokers' maps are right again."""
         self._quiet_from = self.journal.instant
 
-    def on_owned(self, who: str, values: Values) -> None:
+    def on_owned(self, who: str, values: Values, version: int) -> None:
         """An owner has these values from now on; None: it withdraws."""
-        self._past[who].append((self.journal.instant, values))
+        self._past[who].append(OwnedValues(values, version, self.journal.instant))
+
+    def on_held(self, who: str, version: int) -> None:
+        """Its broker has them: earlier ones are no longer found."""
+        for owned in self._past[who]:
+            if owned.version < version:
+                owned.ends = min(owned.ends, self.journal.instant)
 
     def on_asked(self, who: str, number: int) -> None:
         """A request was made."""
@@ -69,8 +90,9 @@ class Resources(Checker):
             return
         self._answers += 1
         plan, now = self._requests[who], self.journal.instant
+        rows = {row["name"]: row["values"] for row in answer["resources"]}
         names = [row["name"] for row in answer["resources"]]
-        if len(set(names)) != len(names):
+        if len(rows) != len(names):
             self.blame(f"{who} got a resource twice: {names}")
         if plan.expect is not None and sorted(names) != sorted(plan.expect):
             self.blame(f"{who} got {sorted(names)}, and should have got {sorted(plan.expect)}")
@@ -81,23 +103,24 @@ class Resources(Checker):
         for name in self._plans:
             if self._plans[name].static != (plan.model == "static") or plan.model == "static":
                 continue
-            fitted = [self._fits(condition, name, values) for values in self._values(name, start, now)]
-            is_old = bool(self._past[name]) and self._past[name][0][0] + STEADY_NS <= began
+            had = self._values(name, start, now)
+            fitted = [values is not None and condition.has(values) for values in had]
+            is_old = len(self._past[name]) > 1 and self._past[name][1].begins + STEADY_NS <= began
             if quiet and is_old and all(fitted) and name not in names and not plan.best and answer["complete"]:
                 self.blame(f"{who} misses {name} in a complete answer")
-            if quiet and name in names and not any(fitted):
+            if quiet and name in rows and not any(fitted):
                 self.blame(f"{who} got {name}, which never fitted {plan.where!r}")
+            elif quiet and name in rows and rows[name] not in had:
+                self.blame(f"{who} got {name} with {rows[name]}, which it did not have: {had}")
 
     def _values(self, name: str, start: int, end: int) -> list[Values]:
-        """Its values in this time, and STEADY before, as an update is under way for a moment."""
-        past: list[tuple[int, Values]] = [(0, None), *self._past[name]]
-        ends = [at for at, _ in past[1:]] + [1 << 62]
-        return [values for (at, values), until in zip(past, ends, strict=True) if at <= end and until >= start]
-
-    def _fits(self, condition: Any, name: str, values: Values) -> bool:
-        if values is None:
-            return False
-        return bool(condition.has({**fixed_values(read_condition(self._plans[name].where)), **values}))
+        """Its values in this time, with those that its ranges fix."""
+        fixed = fixed_values(read_condition(self._plans[name].where))
+        return [
+            None if owned.values is None else {**fixed, **owned.values}
+            for owned in self._past[name]
+            if owned.begins <= end and owned.ends >= start
+        ]
 
     def on_watched(self, who: str, kind: str, name: str, values: Values) -> None:
         """A watcher was told of a change."""
@@ -141,7 +164,7 @@ class Resources(Checker):
         condition = read_condition(plan.where)
         for name, past in self._past.items():
             fixed = fixed_values(read_condition(self._plans[name].where))
-            last = past[-1][1] if past else None
+            last = past[-1].values
             if last is not None and self._plans[name].static == (plan.model == "static"):
                 full = {**fixed, **last}
                 if condition.has(full):

@@ -1,7 +1,7 @@
 """A simulated owner of a resource, or a requester: one session with one broker at a time.
 
 In:    its plan; the broker's bytes; time.
-Out:   frames; entries "owned", "asked", "answered" and "watched" of the journal.
+Out:   frames; entries "owned", "held", "asked", "answered" and "watched" of the journal.
 State: its session; the owner's latest values; the watcher's state.
 Not here: a program's client (live/resources.py), judging what happened (checkers/resources.py).
 """
@@ -162,7 +162,7 @@ class ResourceOwner(ResourceParty):
     def _draw(self, now: Instant) -> None:
         self._version += 1
         self._values = {name: self._drawn(values) for name, values in self._plan.values.items()}
-        self._write("owned", self.name, dict(self._values))
+        self._write("owned", self.name, dict(self._values), self._version)
 
     def _drawn(self, values: tuple[int | float | str, ...]) -> int | float | str:
         least, most = values[0], values[-1]
@@ -177,7 +177,18 @@ class ResourceOwner(ResourceParty):
             **{"model": "static" if plan.static else "dynamic", "lease_s": plan.lease_s, "attached": self._epoch > 1},
             **({"values": self._values, "version": self._version} if self._values else {}),
         }
-        self.ask(body, lambda answer, now: self._write("attended", self.name, answer is not None))
+
+        def answered(answer: Any, now: Instant) -> None:
+            self._write("attended", self.name, answer is not None)
+            self._held(answer, version)
+
+        version = self._version
+        self.ask(body, answered)
+
+    def _held(self, answer: Any, version: int) -> None:
+        """If this was not refused, its broker has these values now, and no earlier ones."""
+        if answer is not None:
+            self._write("held", self.name, version)
 
     def _renew(self, now: Instant) -> None:
         def answered(answer: Any, now: Instant) -> None:
@@ -193,7 +204,8 @@ class ResourceOwner(ResourceParty):
             return
         self._draw(now)
         body = {"do": "update", "secret": self._secret, "values": self._values, "version": self._version}
-        self.ask({**body, "lease_s": self._plan.lease_s}, lambda answer, now: None)
+        version = self._version
+        self.ask({**body, "lease_s": self._plan.lease_s}, lambda answer, now: self._held(answer, version))
         self._timers.set("update", now + int(self._plan.every_s * NS_PER_S), self._update)
 
     def tell(self, command: Any, now: Instant) -> None:
@@ -203,8 +215,10 @@ class ResourceOwner(ResourceParty):
             self._plan = replace(self._plan, every_s=0.0)
         elif command == "withdraw":
             self._ended = True
-            self._write("owned", self.name, None)
-            self.ask({"do": "withdraw", "secret": self._secret}, lambda answer, now: None)
+            self._version += 1
+            version = self._version
+            self._write("owned", self.name, None, version)
+            self.ask({"do": "withdraw", "secret": self._secret}, lambda answer, now: self._held(answer, version))
         else:
             super().tell(command, now)
 

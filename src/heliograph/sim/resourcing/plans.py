@@ -45,7 +45,7 @@ class DiscoveryPlan:
     deliver: str = "similarity"
     best: int = 0
     order: str = ""
-    max_age_s: float = 100.0
+    max_age_s: float = 0.0
     deadline_s: float = 2.0
     watch: bool = False  # a continuous request
     at_s: float = 4.0
