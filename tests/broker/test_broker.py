@@ -16,6 +16,7 @@ from heliograph.model.topics import is_inbox
 from heliograph.notes import ActionDenied, Note, PeerRefused, SettingsReloaded
 from heliograph.trust.tokens import hash_token
 from heliograph.wire.frames import Flag, Kind, ServiceFlag, control, event, service
+from heliograph.wire.limits import FRAME_BYTES_MAX
 from tests.broker.talk import Talk, frames
 
 PUBLISHER, READER, OTHER = 1, 2, 3
@@ -549,6 +550,34 @@ def test_a_request_that_cannot_be_served_is_refused(link: int, name: bytes, reas
     assert answer.flags == ServiceFlag.ANSWER | ServiceFlag.REFUSAL
     assert json.loads(answer.payload)["reason"] == reason
     assert talk.hangups == {}
+
+
+@pytest.mark.req("O6")
+def test_a_page_of_a_report_fits_a_frame_however_long_its_rows_are() -> None:
+    talk = an_admin_talk()
+    where = "x = '" + "\U0001f989" * 7_900 + "'"
+    for number in range(1, 61):
+        body = {"number": number, "filter": f"a/{number}", "language": "predicates", "where": where}
+        talk.say(2, control(Kind.SUBSCRIBE, number, json.dumps(body, ensure_ascii=False).encode()))
+    rows: list[dict[str, object]] = []
+    total = 60
+    while len(rows) < total:
+        asked = {"do": "report", "question": "subscriptions", "start": len(rows)}
+        talk.say(50, service(b"broker", json.dumps(asked).encode(), 9))
+        answer = talk.heard[50].answers[-1]
+        assert len(answer.raw) < FRAME_BYTES_MAX
+        page = json.loads(answer.payload)
+        assert page["rows"], "a page has at least one row"
+        rows += page["rows"]
+        total = page["total"]
+    assert len(rows) == 60
+    assert talk.hangups == {}
+
+
+@pytest.mark.req("O6")
+def test_an_answer_that_is_too_large_for_a_frame_costs_the_request_and_no_link() -> None:
+    with pytest.raises(OverflowError, match="at most"):
+        service(b"admin", bytes(FRAME_BYTES_MAX), 9)
 
 
 @pytest.mark.req("O6")

@@ -21,6 +21,7 @@ from heliograph.vault import Put
 from heliograph.wire import stores
 from heliograph.wire.bodies import Body
 from heliograph.wire.frames import Frame, Kind, ServiceFlag, event
+from heliograph.wire.limits import FRAME_BYTES_MAX
 from tests.stores.ledge import ORIGIN, Ledge
 from tests.stores.stage import Stage
 
@@ -241,6 +242,25 @@ def test_an_administrator_sees_all_names_and_drops_them() -> None:
     assert counter.say(drop, entity="alice") == Reason.ASK_DENIED
     assert counter.say(drop, **ADMIN) == {}
     assert counter.open(THEIRS, channel=3)["created"]
+
+
+@pytest.mark.req("O6")
+def test_a_page_of_names_with_long_conditions_fits_a_frame() -> None:
+    counter = Counter()
+    where = "payload = '" + "\U0001f989" * 7_900 + "'"
+    for number in range(45):
+        shown = {"proof": proof(MINE, counter.store, f"n{number:02}"), "owner": proof(MINE, counter.store)}
+        opened = stores.OpenChannel(counter.store, number, f"n{number:02}", language="sql", where=where, **shown)
+        assert counter.say(opened, entity="anonymous")["created"]
+    seen: list[str] = []
+    found = {"more": True}
+    while found.get("more"):
+        after = f"anonymous/{seen[-1]}" if seen else ""
+        found = counter.say(stores.ListNames(counter.store, after=after), **ADMIN)
+        assert found["names"], "a page has at least one name"
+        assert len(json.dumps(found, ensure_ascii=False).encode()) < FRAME_BYTES_MAX
+        seen += [each["name"] for each in found["names"]]
+    assert seen == [f"n{number:02}" for number in range(45)]
 
 
 def test_with_credentials_a_name_belongs_to_the_entity_and_needs_no_proof() -> None:

@@ -79,17 +79,35 @@ def test_a_flood_makes_the_window_shorter_and_lets_nothing_in_twice() -> None:
     fresh.accept(BOB, id_of(9), NOW + 2, NOW)  # newer than what was forgotten
 
 
+@pytest.mark.req("O6")
+def test_a_flood_of_one_signer_stamped_in_the_future_keeps_no_other_out() -> None:
+    fresh = Freshness(WINDOW, ids_max=100)
+    fresh.accept(ALICE, id_of(0), NOW, NOW)
+    for number in range(1_000):
+        fresh.accept(BOB, id_of(number), NOW + WINDOW - 1_000 + number, NOW)
+    assert len(fresh) == 100
+    for number in range(1, 50):
+        fresh.accept(ALICE, id_of(number), NOW - number, NOW)
+    assert [refused(fresh.accept, ALICE, id_of(number), NOW - number, NOW) for number in (0, 49)] == (
+        [Reason.REPLAYED] * 2
+    )
+    assert refused(fresh.accept, BOB, id_of(7), NOW, NOW) is Reason.STALE
+
+
 @given(
     st.integers(1, 5),
-    st.lists(st.tuples(st.integers(0, 9), st.integers(-15, 15), st.integers(-40, 40)), max_size=60),
+    st.lists(
+        st.tuples(st.sampled_from("abcdefg"), st.integers(0, 9), st.integers(-15, 15), st.integers(-40, 40)),
+        max_size=60,
+    ),
 )
-def test_no_statement_is_ever_accepted_twice(ids_max: int, arrivals: list[tuple[int, int, int]]) -> None:
+def test_no_statement_is_ever_accepted_twice(ids_max: int, arrivals: list[tuple[str, int, int, int]]) -> None:
     """A statement is an id with its timestamp; it may come at any time, and clocks may go anywhere."""
     fresh = Freshness(10, ids_max)
-    accepted: Counter[tuple[int, int]] = Counter()
-    for number, stamp, now in arrivals:
-        reason = outcome(fresh.accept, ALICE, id_of(number), stamp, now)
+    accepted: Counter[tuple[str, int, int]] = Counter()
+    for signer, number, stamp, now in arrivals:
+        reason = outcome(fresh.accept, signer.encode() * 32, id_of(number), stamp, now)
         assert reason in (None, Reason.STALE, Reason.REPLAYED)
-        accepted[number, stamp] += reason is None
+        accepted[signer, number, stamp] += reason is None
     assert len(fresh) <= ids_max
     assert all(times <= 1 for times in accepted.values())

@@ -22,6 +22,7 @@ from heliograph.model.publication import TIMESTAMP
 from heliograph.notes import Note
 from heliograph.wire.frames import HEAD
 from heliograph.wire.limits import HEAD_BYTES
+from heliograph.wire.pages import one_page
 
 ROWS_MAX = 512  # kept; a requester is told how many it missed
 PARCELS_EACH = 1_000
@@ -86,15 +87,14 @@ class Observations:
         self._parcels_left = 0
 
     def after(self, number: int) -> dict[str, Any]:
-        """The rows with higher numbers, and how many of those are already gone."""
+        """The rows with higher numbers, as far as they fit a frame, and how many of those are already gone."""
         self._is_wanted = True
         first = self._last - len(self._rows) + 1
         skip = max(0, number + 1 - first)
-        return {
-            "rows": list(islice(self._rows, skip, None)),
-            "last": self._last,
-            "missed": max(0, first - number - 1),
-        }
+        rows = list(islice(self._rows, skip, None))
+        count = len(one_page(iter(rows))[0])
+        last = self._last - (len(rows) - count)
+        return {"rows": rows[:count], "last": last, "missed": max(0, first - number - 1)}
 
     def _add(self, about: str, row: dict[str, Any], time_us: int) -> None:
         self._last += 1

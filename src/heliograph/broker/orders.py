@@ -35,9 +35,10 @@ from heliograph.broker.ways import ServiceWays
 from heliograph.errors import Reason, UsageError
 from heliograph.machine import Instant, Outbox, Ticket
 from heliograph.notes import ReloadFailed
+from heliograph.wire.pages import one_page
 from heliograph.wire.requests import UNREADABLE
 
-ROWS_MAX = 500  # rows of a report in one answer: they fit a frame, whatever they contain
+ROWS_MAX = 500  # rows of a report in one answer; fewer if they are large
 GRACE_MS_MAX = 86_400_000
 TIME_SHOWN = ("synchronised", "reference", "stratum", "ahead_of_wall_ns", "error_ns")  # in the overview
 
@@ -197,7 +198,8 @@ class Orders:
         start, count = order.get("start", 0), order.get("count", ROWS_MAX)
         if not (isinstance(start, int) and isinstance(count, int) and start >= 0 and count > 0):
             raise UsageError("start must be a number from 0, count a number from 1")
-        return {"start": start, "total": len(answer), "rows": answer[start : start + min(count, ROWS_MAX)]}
+        rows, _ = one_page(iter(answer[start : start + count]), rows_max=ROWS_MAX)
+        return {"start": start, "total": len(answer), "rows": rows}
 
     def done(self, ticket: Ticket, config: BrokerConfig) -> bool:
         """Settings were loaded; False if the ticket is not ours."""

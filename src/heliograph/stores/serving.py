@@ -26,6 +26,7 @@ from heliograph.vault import Read, RunsRead
 from heliograph.wire import bodies
 from heliograph.wire import stores as wire
 from heliograph.wire.bodies import Body
+from heliograph.wire.pages import one_page
 from heliograph.wire.stores import MAIN, Asked, StoredFlag, stored
 
 NAMES_PER_PAGE = 100
@@ -254,7 +255,7 @@ class Serving:
             if key > after and (is_admin or self._names.is_listed(key, asked.entity, request.owner))
         ]
         log = self._tail.log
-        page = [
+        entries = [
             wire.NameEntry(
                 key[0],
                 key[1],
@@ -267,7 +268,8 @@ class Serving:
             )
             for key, state in chosen[:NAMES_PER_PAGE]
         ]
-        self._answer(asked, wire.NamesFound(page, len(chosen) > len(page)))
+        count = len(one_page(iter(entries))[0])
+        self._answer(asked, wire.NamesFound(entries[:count], len(chosen) > count))
 
     # -- answering ----------------------------------------------------------------------------------------------
 

@@ -29,7 +29,7 @@ from enum import IntEnum, IntFlag
 from struct import Struct, pack, unpack_from
 
 from heliograph.errors import ProtocolError, Reason
-from heliograph.wire.limits import CLUSTERS_MAX, GROUPS_MAX, HEAD_BYTES, TRACE_MAX
+from heliograph.wire.limits import CLUSTERS_MAX, FRAME_BYTES_MAX, GROUPS_MAX, HEAD_BYTES, TRACE_MAX
 
 HEAD = Struct("<IBBHQQI")
 SCAN = Struct("<IIQQI")  # the same bytes with kind, flags and topic length as one word, to compare them at once
@@ -118,9 +118,19 @@ def control(kind: Kind, number: int = 0, body: bytes = b"") -> bytes:
 
 
 def service(name: bytes, body: bytes, number: int, asker: int = 0, headers: bytes = b"", flags: int = 0) -> bytes:
-    """A SERVICE frame: a request to the service of that name, or its answer. The broker fills in ``asker``."""
+    """A SERVICE frame: a request to the service of that name, or its answer. The broker fills in ``asker``.
+
+    OverflowError if the frame is larger than a receiver accepts: that costs the request, and not the link.
+    """
     length = BODY_BYTES + len(name) + len(headers) + len(body)
+    check_size(length)
     return HEAD.pack(length, Kind.SERVICE, flags, len(name), asker, number, len(headers)) + name + headers + body
+
+
+def check_size(length: int) -> None:
+    """OverflowError for a frame that its receiver would not accept."""
+    if length + 4 > FRAME_BYTES_MAX:
+        raise OverflowError(f"a frame of {length + 4} bytes; at most {FRAME_BYTES_MAX} are accepted")
 
 
 def delivery(numbers: bytes, size: int, dropped: int) -> bytes:

@@ -23,7 +23,7 @@ import msgspec
 from heliograph.errors import ProtocolError, Reason
 from heliograph.model.topics import INBOX_ROOT, is_inbox
 from heliograph.wire.bodies import Body
-from heliograph.wire.frames import BODY_BYTES, HEAD, Frame, Kind
+from heliograph.wire.frames import BODY_BYTES, HEAD, Frame, Kind, check_size
 from heliograph.wire.limits import FRAME_BYTES_MAX, PAYLOAD_BYTES_MAX
 from heliograph.wire.name_proofs import Proof
 from heliograph.wire.requests import UNREADABLE, RequestTypes
@@ -358,9 +358,10 @@ def stored(
     headers: bytes = b"",
     flags: int = 0,
 ) -> bytes:
-    """A STORED frame; its payload may come in pieces."""
+    """A STORED frame; its payload may come in pieces. OverflowError if its receiver would not accept it."""
     pieces = (payload,) if isinstance(payload, bytes) else payload
     length = BODY_BYTES + len(inbox) + len(headers) + sum(map(len, pieces))
+    check_size(length)
     head = HEAD.pack(length, Kind.STORED, flags, len(inbox), store, sequence, len(headers))
     return b"".join((head, inbox, headers, *pieces))
 

@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heliograph.discovery.resources.answers import KEPT_MAX, PART_BYTES, PART_ROWS, SLICE_ROWS, best_company
+from heliograph.discovery.resources.answers import KEPT_MAX, SLICE_ROWS, best_company
 from heliograph.discovery.resources.messages import AdvertisedResource, AdvertisementsTold
 from heliograph.discovery.resources.news import WatchReader
 from heliograph.discovery.resources.ordering import best
 from heliograph.discovery.resources.watching import WatchState
+from heliograph.wire.pages import PAGE_BYTES, PAGE_ROWS
 from tests.discovery.resources.pipe import OnPipe, RefusedByServiceError
 from tests.discovery.resources.test_parts import a_find
 
@@ -39,7 +40,7 @@ def fetched(pipe: OnPipe, **question: Any) -> tuple[list[dict[str, Any]], int]:
     rows, more, parts = answer["resources"], answer["more"], 1
     while more:
         part = pipe.ask({"do": "part", **more})
-        assert 0 < len(part["resources"]) <= PART_ROWS
+        assert 0 < len(part["resources"]) <= PAGE_ROWS
         rows += part["resources"]
         more, parts = part["more"], parts + 1
     assert answer["total"] == len(rows)
@@ -53,7 +54,7 @@ def test_a_long_static_answer_is_ordered_in_slices_and_comes_in_parts() -> None:
     before = pipe.wakes
     rows, parts = fetched(pipe)
     assert sorted(int(row["id"], 16) for row in rows) == [id for _, id in sorted(sizes, key=lambda each: each[1])]
-    assert parts == -(-LARGE // PART_ROWS)
+    assert parts == -(-LARGE // PAGE_ROWS)
     assert pipe.wakes - before >= LARGE // SLICE_ROWS, "one slice per wake"
     for order, expected in (
         ("size", sorted(sizes)),
@@ -75,7 +76,7 @@ def test_the_parts_of_an_answer_with_long_rows_fit_in_frames() -> None:
     told_many(pipe, 300, f" and note = '{'x' * 3_900}'")
     rows, parts = fetched(pipe)
     assert len(rows) == 300
-    assert parts >= 300 * 3_900 // PART_BYTES + 1
+    assert parts >= 300 * 3_900 // PAGE_BYTES + 1
 
 
 @pytest.mark.req("R5")
@@ -93,7 +94,7 @@ def test_an_answer_is_what_the_table_contained_when_it_was_asked() -> None:
 
 def test_the_parts_that_a_client_never_fetches_are_forgotten_and_counted() -> None:
     pipe = OnPipe()
-    told_many(pipe, PART_ROWS + 1)
+    told_many(pipe, PAGE_ROWS + 1)
     first = pipe.ask({"do": "discover", "model": "static"})
     for _ in range(KEPT_MAX + 5):
         pipe.ask({"do": "discover", "model": "static"})

@@ -296,6 +296,22 @@ def test_searches_under_way_are_bounded() -> None:
     assert bench.directory.report("overview")["searches_under_way"] == 2
 
 
+@pytest.mark.req("O6")
+def test_one_entity_does_not_take_the_places_for_standing_searches_from_others() -> None:
+    bench = Bench(TopicDirectoryConfig(watches_max=8))
+
+    def watches(entity: str, *numbers: int) -> int:
+        """How many of these were refused."""
+        wanted = (Search(an_id(number), WALL_MS, TopicQuery("keywords", "hall"), watch_ms=60_000) for number in numbers)
+        party = says(entity)
+        return sum(bench.hear(party.write(search)).get("searches_over_limit", 0) for search in wanted)
+
+    assert watches("bob", *range(1, 12)) == 3
+    assert watches("alice", 21, 22) == 0
+    assert bench.directory.report("overview")["watches"] == 8
+    assert watches("bob", 31) == 1, "who has the most of all gets no place from others"
+
+
 def test_a_query_that_is_killed_is_told_and_counted_and_one_entity_cannot_keep_the_process_busy() -> None:
     bench = Bench()
     bench.hear(advertise("alice", signed_by_directory(a_creation(descriptors=Descriptors(document="<a/>")))))

@@ -24,10 +24,9 @@ from heliograph.discovery.resources.table import TableRow, newest_of
 from heliograph.errors import ProtocolError, Reason, UsageError
 from heliograph.machine import Instant, Timers
 from heliograph.wire.frames import Frame
+from heliograph.wire.pages import one_page
 
 SLICE_ROWS = 2_000  # of an answer that is being ordered, handled per wake: a few milliseconds
-PART_ROWS = 1_000
-PART_BYTES = 512 << 10  # of rows in one part; with the rest, below what a frame holds
 KEPT_MAX = 64  # answers with parts to fetch, of all clients: the oldest is forgotten
 ORDERED_MAX = 64  # answers that are being ordered
 
@@ -109,21 +108,6 @@ class LongAnswer(msgspec.Struct):
     left_over: msgspec.Raw | None = None  # a row that did not fit in the last part
 
 
-def one_part(
-    rows: Iterator[Row], first: msgspec.Raw | None = None, rows_max: int = PART_ROWS, bytes_max: int = PART_BYTES
-) -> tuple[list[msgspec.Raw], msgspec.Raw | None]:
-    """As many rows as one part holds, as JSON, and the row that did not fit; ``first`` is the one of the last time."""
-    part = [] if first is None else [first]
-    size = 0 if first is None else len(bytes(first))
-    for each in rows:
-        text = _encode(each)
-        if part and (len(part) >= rows_max or size + len(text) > bytes_max):
-            return part, msgspec.Raw(text)
-        part.append(msgspec.Raw(text))
-        size += len(text)
-    return part, None
-
-
 class ClientAnswers:
     """Sends answers."""
 
@@ -169,7 +153,7 @@ class ClientAnswers:
         self._ordering = deque(each for each in self._ordering if each[0].origin != asker)
 
     def _send_part(self, frame: Frame, number: int, answer: LongAnswer, said: dict[str, Any]) -> None:
-        part, answer.left_over = one_part(answer.rows, answer.left_over)
+        part, answer.left_over = one_page(answer.rows, answer.left_over)
         answer.sent += len(part)
         more = {"answer": number, "start": answer.sent} if answer.left_over is not None else None
         if more is None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from heliograph.discovery.resources.answers import SLICE_ROWS, Arranged, ClientAnswers, arranged, one_part
+from heliograph.discovery.resources.answers import SLICE_ROWS, Arranged, ClientAnswers, arranged
 from heliograph.discovery.resources.calls import (
     Call,
     DiscoverCall,
@@ -43,6 +43,7 @@ from heliograph.errors import UsageError
 from heliograph.machine import Instant, LinkId, Timers
 from heliograph.model.origin import origin_of
 from heliograph.wire.frames import Frame
+from heliograph.wire.pages import one_page
 from heliograph.wire.requests import Asker
 
 NS_PER_MS = 1_000_000
@@ -146,7 +147,7 @@ class ResourceDesk:
             case ListCall():
                 hosted = self._core.hosting.resources
                 some = islice(hosted.values(), call.start, None)
-                rows, _ = one_part(self._row(each.advertised, each.values) for each in some)
+                rows, _ = one_page(self._row(each.advertised, each.values) for each in some)
                 self._answer(frame, {"total": len(hosted), "resources": rows})
             case TablesCall():
                 self._answer(frame, self._tables())

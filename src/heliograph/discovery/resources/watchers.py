@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from heliograph.discovery.resources.answers import Row, one_part
+from heliograph.discovery.resources.answers import Row
 from heliograph.discovery.resources.conditions import ResourceCondition, fixed_values, read_condition
 from heliograph.discovery.resources.core import ResourceCore
 from heliograph.discovery.resources.forwarding import HERE, NORMAL
@@ -32,6 +32,7 @@ from heliograph.matching.boxes.chunk import Stored
 from heliograph.matching.boxes.index import BoxIndex, IndexFullError
 from heliograph.model.ages import Age
 from heliograph.model.predicates import Value
+from heliograph.wire.pages import one_page
 
 SOON_NS = 20_000_000  # after a way changed, so that several changes are handled as one
 AGAIN_NS = 500_000_000  # if hosts were missing
@@ -284,11 +285,11 @@ class Watchers:
 def _parts(rows: Iterator[Row]) -> Iterator[tuple[int, list[msgspec.Raw], bool]]:
     """A snapshot as parts that fit in a frame: the number of each, its rows, and whether it is the last."""
     number = 0
-    part, rest = one_part(rows, None, SNAPSHOT_PART, SNAPSHOT_PART_BYTES)
+    part, rest = one_page(rows, None, SNAPSHOT_PART, SNAPSHOT_PART_BYTES)
     while rest is not None:
         yield number, part, False
         number += 1
-        part, rest = one_part(rows, rest, SNAPSHOT_PART, SNAPSHOT_PART_BYTES)
+        part, rest = one_page(rows, rest, SNAPSHOT_PART, SNAPSHOT_PART_BYTES)
     yield number, part, True
 
 

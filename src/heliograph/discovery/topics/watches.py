@@ -6,12 +6,16 @@ State: at most ``watches_max`` watches, each until it expires.
 Not here: telling requesters (directory.py), searching what is stored (topic_searches.py).
 
 Watches in a language of subscriptions share an index, as subscriptions do. The others are tested one by one, so there
-are fewer of them.
+are fewer of them. If there is no room, the entity with the most watches loses its newest one, which it learns when it
+renews it: nobody keeps others out.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from heliograph.discovery.topics.held_grants import Held
@@ -70,12 +74,12 @@ class Watches:
         """Keep or renew a watch. Returns True if it is new. ProtocolError if there are too many."""
         key = (asker.identity.entity, id)
         is_new = key not in self._watches
-        if is_new and len(self._watches) >= self._watches_max:
-            raise ProtocolError(Reason.SEARCHES_OVER_LIMIT, f"at most {self._watches_max} standing searches")
-        self.remove(*key)
         condition = condition_of(question.language, question.text) if question.language in CONDITIONS else None
-        if condition is None and len(self._plain) >= PLAIN_MAX:
-            raise ProtocolError(Reason.SEARCHES_OVER_LIMIT, f"at most {PLAIN_MAX} standing searches without an index")
+        if is_new and len(self._watches) >= self._watches_max:
+            self._make_room(key[0], self._watches, f"at most {self._watches_max} standing searches")
+        if condition is None and key not in self._plain and len(self._plain) >= PLAIN_MAX:
+            self._make_room(key[0], self._plain, f"at most {PLAIN_MAX} standing searches without an index")
+        self.remove(*key)
         watch = Watch(id, asker, question, held, Matcher(question), condition, until)
         if condition is None:
             self._plain[key] = None
@@ -86,6 +90,14 @@ class Watches:
                 raise ProtocolError(Reason.SEARCHES_OVER_LIMIT, str(error)) from None
         self._watches[key] = watch
         return is_new
+
+    def _make_room(self, entity: str, places: Mapping[tuple[str, bytes], object], said: str) -> None:
+        """End a watch of the entity that has the most of these; ProtocolError if that is the one who asks."""
+        counts = Counter(owner for owner, _ in places)
+        most, count = max(counts.items(), key=itemgetter(1))
+        if count <= counts[entity] + 1:
+            raise ProtocolError(Reason.SEARCHES_OVER_LIMIT, said)
+        self.remove(*next(key for key in reversed(list(places)) if key[0] == most))
 
     def has(self, entity: str, id: bytes) -> bool:
         """True if there is this standing search."""
