@@ -192,7 +192,8 @@ class SettingsReloaded(Note, frozen=True, tag="settings_reloaded"):
 
     rules: int
     tokens: int
-    restart: list[str] = []  # settings that changed in the file but need a restart
+    restart: list[str] = []  # settings that changed but need a restart
+    taken: list[str] = []  # settings that changed and are in force now
 
 
 class DirectoryReloaded(Note, frozen=True, tag="directory_reloaded"):

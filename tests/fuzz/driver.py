@@ -15,7 +15,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any
 
-from heliograph.broker.commands import LoadSettings
+from heliograph.broker.commands import LoadSettings, Reload
 from heliograph.broker.config import BrokerConfig
 from heliograph.broker.credentials import CheckToken
 from heliograph.errors import Reason
@@ -360,7 +360,7 @@ class Driver:
         elif isinstance(job, SiftDocuments):
             outcome = Reason.QUERY_LANGUAGE_MISSING  # it needs a process of its own
         elif isinstance(job, LoadSettings):
-            outcome = self.settings[seat.node]
+            outcome = Reload(self.settings[seat.node])
         elif isinstance(job, CheckToken):
             outcome = job.token == TOKEN
         else:

@@ -224,6 +224,82 @@ def test_sighup_shows_a_new_certificate_to_new_links_and_old_links_stay(tmp_path
         assert serial(client(port, tls=trust)) == serial(new), "a bad file changes nothing"
 
 
+def shown_by(authority: Authority, entity: str) -> ssl.SSLContext:
+    """The TLS context of an entity with a certificate of its own."""
+    trust = ssl.create_default_context(cafile=str(authority.file))
+    files = authority.files(entity)
+    assert files.certificate is not None
+    trust.load_cert_chain(files.certificate, files.key)
+    return trust
+
+
+@pytest.mark.req("B17", "O5")
+def test_a_revocation_list_named_while_the_broker_runs_is_in_force_at_the_reload(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    authority.files("broker", roles=[Role.BROKER])
+    settings = tmp_path / "heliograph.toml"
+    settings.write_text(
+        '[[listener]]\nport = 0\nsecure = true\nauth = "certificate"\n[tls]\ncertificate = "broker.crt"\n'
+        'key = "broker.key"\nauthority = "authority.crt"\n'
+    )
+    good, bad = shown_by(authority, "alice"), shown_by(authority, "mallory")
+    with Process(tmp_path, "--log-format", "json") as node:
+        port = node.port
+        mallory = client(port, tls=bad)
+        mallory.subscribe(1, "news")
+        authority.revoke("mallory")
+        settings.write_text(settings.read_text() + 'revoked = "revoked.crl"\n')
+        node.send(signal.SIGHUP)
+        told = node.line("settings_reloaded")
+        assert (told["taken"], told["restart"]) == (["tls.revoked"], [])
+        with pytest.raises((EndedError, OSError)):
+            mallory.event()
+        with pytest.raises((EndedError, OSError)):
+            client(port, tls=bad)
+        client(port, tls=good).publish("news", b"for others")
+
+
+@pytest.mark.req("O5", "O9")
+def test_a_reload_takes_the_names_of_other_certificate_files(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    for name in ("broker", "other"):
+        authority.files(name, roles=[Role.BROKER])
+    settings = tmp_path / "heliograph.toml"
+    text = "[[listener]]\nport = 0\nsecure = true\n" + (
+        '[tls]\ncertificate = "broker.crt"\nkey = "broker.key"\nauthority = "authority.crt"\n'
+    )
+    settings.write_text(text)
+    trust = ssl.create_default_context(cafile=str(authority.file))
+    with Process(tmp_path, "--log-format", "json") as node:
+        port = node.port
+        old = serial(client(port, tls=trust))
+        (tmp_path / "copy.crt").write_bytes(authority.file.read_bytes())
+        settings.write_text(text.replace('"broker.', '"other.').replace("authority.crt", "copy.crt"))
+        node.send(signal.SIGHUP)
+        told = node.line("settings_reloaded")
+        assert (told["taken"], told["restart"]) == (["tls.certificate", "tls.key"], ["tls.authority"])
+        assert serial(client(port, tls=trust)) != old
+
+
+@pytest.mark.req("O5")
+def test_certificates_where_there_were_none_need_a_restart_and_the_reload_says_so(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    authority.files("broker", roles=[Role.BROKER])
+    settings = tmp_path / "heliograph.toml"
+    settings.write_text("")
+    with broker(tmp_path) as node:
+        one = client(node.port)
+        settings.write_text(
+            '[tls]\ncertificate = "broker.crt"\nkey = "broker.key"\nauthority = "authority.crt"\n'
+            "[store]\nretain_s = 9\n[limits]\nlinks_max = 9\n"
+        )
+        node.send(signal.SIGHUP)
+        told = node.line("settings_reloaded")
+        assert told["taken"] == ["limits.links_max"]
+        assert told["restart"] == ["store.retain_s", "tls.certificate", "tls.key", "tls.authority"]
+        one.flush()
+
+
 @pytest.mark.req("B17")
 def test_a_revoked_certificate_loses_its_live_link_at_the_reload_and_gets_no_other(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
@@ -297,7 +373,8 @@ def test_an_administrator_can_have_settings_reloaded(tmp_path: Path, monkeypatch
         admin = StdlibClient("127.0.0.1", port)
         admin.hello(token=local_token(port))
         settings.write_text("[limits]\nlinks_max = 77\n")
-        assert admin.ask("admin", {"do": "reload"})["ok"] is True
+        answer = admin.ask("admin", {"do": "reload"})
+        assert (answer["ok"], answer["taken"], answer["restart"]) == (True, ["limits.links_max"], [])
         assert admin.ask("admin", {"do": "report", "question": "limits"})["links_max"] == 77
         again = StdlibClient("127.0.0.1", port)
         assert "admin" in again.hello(token=local_token(port))["roles"]

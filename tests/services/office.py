@@ -13,7 +13,7 @@ import json
 from typing import Any
 
 from heliograph import node
-from heliograph.broker.commands import LoadSettings
+from heliograph.broker.commands import LoadSettings, Reload
 from heliograph.broker.config import BrokerConfig, ListenerConfig
 from heliograph.errors import Reason
 from heliograph.machine import Effects, Peer, SocketOpened
@@ -150,7 +150,7 @@ class Office:
             if isinstance(job, KeepTopics | AskTopics):
                 machine.done(ticket, self._topics.carry_out(job), self.now)
             else:
-                machine.done(ticket, self.config if isinstance(job, LoadSettings) else job.run(), self.now)
+                machine.done(ticket, Reload(self.config) if isinstance(job, LoadSettings) else job.run(), self.now)
         return bool(effects.writes or effects.rare)
 
     def _write(self, name: str, link: int, chunks: list[bytes]) -> None:

@@ -393,7 +393,7 @@ class Broker:
             self._sessions.drain(command.grace_ms, now)
         elif isinstance(command, Reload):
             self._now = now
-            self._reload(command.config)
+            self._reload(command)
         elif isinstance(command, KeepLink):
             if command.keep:
                 self._peering.aim(command.link, now)
@@ -446,9 +446,9 @@ class Broker:
         """What the broker knows: see orders.py."""
         return self._orders.report(question)
 
-    def _reload(self, config: BrokerConfig) -> list[str]:
+    def _reload(self, command: Reload) -> list[str]:
         """Put settings in force. Returns those that changed but need a restart."""
-        self._config = config
+        config = self._config = command.config
         self._orders.reload(config)
         self._links.reload(config.limits)
         self._reading.reload(config.limits)
@@ -458,6 +458,7 @@ class Broker:
         self._subscriptions.forget_all()
         self._routing.reload(config.network)
         self._peering.reload(config.network, self._now)
-        restart = config.restart_needed(self._started)
-        self._outbox.note(SettingsReloaded(len(config.access.rules), len(config.tokens), restart))
+        restart = list(dict.fromkeys((*config.restart_needed(self._started), *command.restart)))
+        counts = len(config.access.rules), len(config.tokens)
+        self._outbox.note(SettingsReloaded(*counts, restart, list(command.taken)))
         return restart

@@ -52,6 +52,8 @@ class Reload(Struct, frozen=True):
     """Put these rules, tokens, limits and links in force; listeners, name and place in the network stay."""
 
     config: BrokerConfig
+    taken: tuple[str, ...] = ()  # keys that changed, of the whole process, and are in force with this
+    restart: tuple[str, ...] = ()  # keys of other parts of the process that changed and wait for a restart
 
 
 class Expel(Struct, frozen=True):
@@ -61,8 +63,8 @@ class Expel(Struct, frozen=True):
 
 
 class LoadSettings(Struct, frozen=True):
-    """A job whose result is a BrokerConfig, read again from where the first one came from. Drivers know its type."""
+    """A job whose result is a Reload, read again from where the first settings came from. Drivers know its type."""
 
-    def run(self) -> BrokerConfig:
+    def run(self) -> Reload:
         """Drivers answer this job themselves: only they know where settings are kept."""
         raise LookupError("this node has no settings to load")

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from heliograph.broker.commands import LoadSettings
+from heliograph.broker.commands import LoadSettings, Reload
 from heliograph.broker.config import DEFAULT_PORT, BrokerConfig, LinkConfig
 from heliograph.broker.expelled import Expelled
 from heliograph.broker.links import Link, Links
@@ -69,7 +69,7 @@ class Orders:
         *,
         time: Callable[[], dict[str, Any]],
         time_us: Callable[[], int],
-        reload: Callable[[BrokerConfig], list[str]],
+        reload: Callable[[Reload], list[str]],
     ) -> None:
         self._config = config  # the one in force
         self._incarnation = incarnation
@@ -201,14 +201,14 @@ class Orders:
         rows, _ = one_page(iter(answer[start : start + count]), rows_max=ROWS_MAX)
         return {"start": start, "total": len(answer), "rows": rows}
 
-    def done(self, ticket: Ticket, config: BrokerConfig) -> bool:
+    def done(self, ticket: Ticket, loaded: Reload) -> bool:
         """Settings were loaded; False if the ticket is not ours."""
         asked = self._reloads.pop(ticket, None)
         if asked is None:
             return False
-        restart = self._put_in_force(config)
+        restart, config = self._put_in_force(loaded), loaded.config
         counts = {"rules": len(config.access.rules), "tokens": len(config.tokens), "links": len(config.network.links)}
-        self._answer(asked, {"ok": True, **counts, "restart": restart})
+        self._answer(asked, {"ok": True, **counts, "taken": loaded.taken, "restart": restart})
         return True
 
     def failed(self, ticket: Ticket, reason: Reason) -> bool:

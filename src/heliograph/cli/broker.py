@@ -17,7 +17,7 @@ from heliograph.cli import broker_link
 from heliograph.cli.broker_run import run_broker
 from heliograph.cli.connection import Connection, ask, ask_at, connected, with_connection
 from heliograph.cli.connection import run as run_work
-from heliograph.cli.shape import examples, fail, group, say
+from heliograph.cli.shape import counted, examples, fail, group, say
 from heliograph.cli.tables import show
 
 app = group("Run a broker, or ask a running one.")
@@ -89,9 +89,10 @@ def reload(there: Connection) -> None:
     if not answer["ok"]:
         fail(f"{place}: {answer['reason']}: the old settings stay in force; the broker's log lists the problems")
     say(
-        f"{place}: settings reloaded, {answer['rules']} rules, {answer['tokens']} tokens "
-        f"and {answer['links']} links to brokers"
+        f"{place}: settings reloaded, {counted(answer['rules'], 'rule')}, {counted(answer['tokens'], 'token')} "
+        f"and {counted(answer['links'], 'link')} to brokers"
     )
+    say(f"{place}: changed and in force: {', '.join(answer.get('taken', ())) or 'nothing'}")
     if answer["restart"]:
         say(f"{place}: {', '.join(answer['restart'])} changed too, and will be in force after a restart")
 

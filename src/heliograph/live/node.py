@@ -14,7 +14,7 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from time import time_ns
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from msgspec import structs
 
 from heliograph.broker.commands import Drain, Expel, Listening, Reload, Room, Stop
 from heliograph.broker.config import EVERYWHERE, BrokerConfig, ListenerConfig
+from heliograph.config.changes import changes
 from heliograph.config.keyring_files import load_keyring
 from heliograph.config.load import Settings
 from heliograph.discovery.brokers.advertisement import DirectoriesFound
@@ -41,11 +42,12 @@ from heliograph.live.runtime import LocalToken, remove_token, write_token
 from heliograph.live.tls import TlsContexts, TlsFiles, client_context, reload, server_context
 from heliograph.live.usage import sample_load, sample_usage
 from heliograph.machine import Address, Socket, SocketName
-from heliograph.model.settings import restart_needed
 from heliograph.node import BROKER, DIRECTORY, DISCOVERY, Node, build, build_alone
 from heliograph.notes import Note, ReloadFailed
 from heliograph.observe.counters import Counters
 from heliograph.observe.log import NodeLog
+from heliograph.services.declared import Configured
+from heliograph.trust.config import TlsConfig
 
 if TYPE_CHECKING:
     from heliograph.live.join import Joining
@@ -61,20 +63,35 @@ class Certificates:
 
     def __init__(self, settings: Settings, listeners: Sequence[ListenerConfig]) -> None:
         """ConfigError if the files are not usable."""
-        self._tls = settings.tls
+        self.tls = settings.tls  # in force
         self._listeners = listeners
-        self._files = TlsFiles.named_in(settings.tls)
-        self.contexts = contexts(listeners, self._files)
+        self.contexts = contexts(listeners, TlsFiles.named_in(settings.tls))
         self.keyring = load_keyring(settings.tls)
 
-    def renew(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Read the files again, in a worker. New links use them. ConfigError before anything is changed."""
-        renewed = load_keyring(self._tls)
-        if self.contexts is not None and self._files is not None:
-            contexts(self._listeners, self._files)
-            loop.call_soon_threadsafe(reload, self.contexts, self._files)
+    def renew(self, wanted: TlsConfig, loop: asyncio.AbstractEventLoop) -> list[str]:
+        """Read the files again, in a worker. New links use them. ConfigError before anything is changed.
+
+        Returns the keys that differ from those in force: they need a restart.
+        """
+        tls = self._possible(wanted)
+        renewed = load_keyring(tls)
+        files = TlsFiles.named_in(tls)
+        if self.contexts is not None and files is not None:
+            contexts(self._listeners, files)
+            loop.call_soon_threadsafe(reload, self.contexts, files)
         if self.keyring is not None and renewed is not None:
             loop.call_soon_threadsafe(self.keyring.renew, renewed)
+        self.tls = tls
+        return [f"tls.{each.name}" for each in fields(tls) if getattr(tls, each.name) != getattr(wanted, each.name)]
+
+    def _possible(self, wanted: TlsConfig) -> TlsConfig:
+        """The files that can be used without a restart: other ones, but none where there were none, nor the reverse."""
+        tls = self.tls
+        if not tls.is_used:
+            return tls
+        if wanted.certificate and wanted.key:
+            tls = replace(tls, certificate=wanted.certificate, key=wanted.key)
+        return replace(tls, revoked=wanted.revoked) if wanted.revoked else tls
 
     @property
     def revoked(self) -> tuple[str, ...]:
@@ -168,7 +185,8 @@ class Running:
     ) -> None:
         self._node = node
         self._log = log
-        self._settings = settings
+        self._settings = settings  # at the start
+        self._loaded = settings  # by the last reload
         self._certificates = certificates
         self._token = token
         self._load_settings = load_settings
@@ -363,24 +381,43 @@ class Running:
     async def _load_now(self) -> None:
         machine = next(iter(self._node.machines))
         try:
-            config = await asyncio.to_thread(self._load)
+            loaded = await asyncio.to_thread(self._load)
         except ConfigError as error:
             self._heard(machine, ReloadFailed(error.problems))
         except (HeliographError, OSError) as error:
             self._heard(machine, ReloadFailed([str(error)]))
         else:
             if BROKER in self._node.machines:
-                self.driver.tell(BROKER, Reload(config))
+                self.driver.tell(BROKER, loaded)
+            else:
+                self._log.say("info", f"settings reloaded; now in force: {', '.join(loaded.taken) or 'no change'}")
+                if loaded.restart:
+                    self._log.say(
+                        "warning", f"{', '.join(loaded.restart)} changed, and will be in force after a restart"
+                    )
 
-    def _load(self) -> BrokerConfig:
+    def _load(self) -> Reload:
         """Load new settings, in a worker, and pass services theirs. The token stays."""
         assert self._load_settings is not None
+        assert self._settings is not None
+        assert self._loaded is not None
         loaded = self._load_settings()
+        fixed = [each.name for each in loaded.services if not self._takes(each)]
+        broker = replace(loaded.broker, local_digest=b"" if self._token is None else self._token.digest)
         if self._certificates is not None:
-            self._certificates.renew(self.driver.loop)
+            fixed += self._certificates.renew(loaded.tls, self.driver.loop)
+            tls = self._certificates.tls
+            network = replace(broker.network, certified=tls.is_complete, dials_secure=tls.is_used)
+            broker = replace(broker, network=network)
             self.driver.loop.call_soon_threadsafe(self._spread_lists)
         self.driver.loop.call_soon_threadsafe(self._reload_services, loaded)
-        return replace(loaded.broker, local_digest=b"" if self._token is None else self._token.digest)
+        found = changes(self._settings, self._loaded, loaded, fixed=fixed)
+        self._loaded = loaded
+        return Reload(broker, found.taken, found.restart)
+
+    def _takes(self, service: Configured) -> bool:
+        """True if this service runs here, and can take new settings while it does."""
+        return service.name in self._node.machines and service.service.reload(service.config) is not None
 
     def _expel(self) -> None:
         """Tell the broker which certificates were revoked: it ends and refuses their links."""
@@ -395,17 +432,11 @@ class Running:
             self.driver.tell(RIGHTS, ListsRenewed())
 
     def _reload_services(self, loaded: Settings) -> None:
-        """Tell each service its new settings, or log which of them need a restart."""
+        """Tell each service its new settings."""
         for new in loaded.services:
-            if new.name not in self._node.machines:
-                continue
-            command = new.service.reload(new.config)
+            command = new.service.reload(new.config) if new.name in self._node.machines else None
             if command is not None:
                 self.driver.tell(new.name, command)
-            elif self._settings is not None:
-                changed = restart_needed(new.config, self._settings.of(type(new.config)), new.name)
-                if changed:
-                    self._log.say("warning", f"{', '.join(changed)} changed, and will be in force after a restart")
 
     def _heard(self, machine: str, note: Note) -> None:
         self.counters.heard(machine, note)

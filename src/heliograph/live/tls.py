@@ -121,14 +121,15 @@ def client_context(files: TlsFiles) -> ssl.SSLContext:
 
 
 def reload(contexts: TlsContexts, files: TlsFiles) -> None:
-    """Use the certificate that is now in the files for new links. The files have been checked."""
+    """Use what is now in the files for new links. The files have been checked."""
     for context in (contexts.server, contexts.client):
         if context is not None and files.certificate is not None:
             context.load_cert_chain(files.certificate, files.key, password=_no_password)
         if context is not None and files.authority is not None:
             context.load_verify_locations(files.authority)
-        if context is not None and files.revoked is not None:
+        if context is not None and files.authority is not None and files.revoked is not None:
             context.load_verify_locations(files.revoked)
+            context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF  # the list may be the first one
 
 
 def check_files(files: TlsFiles) -> list[str]:

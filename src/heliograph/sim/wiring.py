@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
 
-from heliograph.broker.commands import Listening
+from heliograph.broker.commands import Listening, Reload
 from heliograph.broker.config import (
     DEFAULT_PORT,
     BrokerConfig,
@@ -72,7 +72,7 @@ class Wiring:
     def _build(self, host: Host, plan: BrokerPlan, seed: int) -> Node:
         """A broker with its present settings. As in live, its incarnation is the time on its clock, right or wrong."""
         config = self._config(host.name, plan)
-        host.configure(config)
+        host.configure(Reload(config))
         incarnation = host.wall.wall_ns(self._world.loop.now) // MILLISECOND
         services: list[object] = [] if plan.store is None else [replace(plan.store, enabled=True, name=host.name)]
         if self._resources is not None:

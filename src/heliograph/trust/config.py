@@ -17,16 +17,17 @@ _PEM = "a path to a PEM file; relative to the settings file"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsConfig:
-    """The certificate of a node and the authority of others. A reload reads the files again, but not their names."""
+    """The certificate of a node and the authority of others.
 
-    certificate: str = setting(
-        "", "the node's certificate, made by `heliograph ca issue`", allowed=_PEM, reloads=False, is_file=True
-    )
+    A reload reads the files again, and takes other names of them if the node had certificates when it started. The name
+    of the authority stays: no certificate that was accepted so far may become worthless by a slip.
+    """
+
+    certificate: str = setting("", "the node's certificate, made by `heliograph ca issue`", allowed=_PEM, is_file=True)
     key: str = setting(
         "",
         "the certificate's private key, readable by its owner only",
         allowed=_PEM,
-        reloads=False,
         is_file=True,
     )
     authority: str = setting(
@@ -41,7 +42,6 @@ class TlsConfig:
         "",
         "certificates that the authority revoked, made by `heliograph ca revoke`",
         allowed=_PEM,
-        reloads=False,
         is_file=True,
     )
 
