@@ -1,8 +1,8 @@
 """Heliograph: publish and subscribe through a network of brokers.
 
 In:    nothing.
-Out:   the public names: connect, connect_blocking, discover, Discover, clients, subscriptions, Publication, Policy and
-       the errors; ``__version__``.
+Out:   the public names: connect, connect_blocking, discover, Discover, clients, subscriptions, what their methods give,
+       Publication, Policy and the errors; ``__version__``.
 State: none. Names are loaded when they are first used, so that ``import heliograph`` costs next to nothing.
 Not here: everything else; what is not listed below may change at any time.
 """
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from heliograph import errors
     from heliograph.client.discover import Discover
     from heliograph.client.refusals import RefusedPublication
+    from heliograph.discovery.resources.watching import ResourceChange
+    from heliograph.discovery.topics.bundle import GrantBundle
+    from heliograph.discovery.topics.creation import OwnTopic
+    from heliograph.discovery.topics.finder import FoundTopic
     from heliograph.errors import (
         ClosedError,
         ConfigError,
@@ -30,7 +34,8 @@ if TYPE_CHECKING:
     from heliograph.live.client import Client
     from heliograph.live.connect import connect
     from heliograph.live.discover import discover
-    from heliograph.live.subscription import Subscription
+    from heliograph.live.resources import DiscoveredResource, ResourceAnswer, ResourceRegistration, ResourceWatch
+    from heliograph.live.subscription import Subscribing, Subscription
     from heliograph.model.publication import Publication
     from heliograph.model.subscription import Policy
 
@@ -41,14 +46,23 @@ __all__ = [
     "ClosedError",
     "ConfigError",
     "Discover",
+    "DiscoveredResource",
+    "FoundTopic",
+    "GrantBundle",
     "HeliographError",
     "NoRespondersError",
     "NotConnectedError",
+    "OwnTopic",
     "Policy",
     "Publication",
     "Reason",
     "RefusedError",
     "RefusedPublication",
+    "ResourceAnswer",
+    "ResourceChange",
+    "ResourceRegistration",
+    "ResourceWatch",
+    "Subscribing",
     "Subscription",
     "UsageError",
     "connect",
@@ -62,9 +76,18 @@ _HOMES = {
     "BlockingSubscription": "heliograph.live.blocking",
     "Client": "heliograph.live.client",
     "Discover": "heliograph.client.discover",
+    "DiscoveredResource": "heliograph.live.resources",
+    "FoundTopic": "heliograph.discovery.topics.finder",
+    "GrantBundle": "heliograph.discovery.topics.bundle",
+    "OwnTopic": "heliograph.discovery.topics.creation",
     "Policy": "heliograph.model.subscription",
     "Publication": "heliograph.model.publication",
     "RefusedPublication": "heliograph.client.refusals",
+    "ResourceAnswer": "heliograph.live.resources",
+    "ResourceChange": "heliograph.discovery.resources.watching",
+    "ResourceRegistration": "heliograph.live.resources",
+    "ResourceWatch": "heliograph.live.resources",
+    "Subscribing": "heliograph.live.subscription",
     "Subscription": "heliograph.live.subscription",
     "connect": "heliograph.live.connect",
     "connect_blocking": "heliograph.live.blocking",

@@ -202,6 +202,36 @@ async def test_a_denied_publication_is_told_each_time_one_flushes(face: Face) ->
 
 @both
 @on_the_loop
+async def test_a_subscription_can_be_iterated_without_opening_it_first(face: Face) -> None:
+    async with a_broker() as broker, face.connect(broker.address) as client:
+        seen = []
+
+        async def read() -> None:
+            async for publication in await client.subscribe("a") if face.name == "blocking" else client.subscribe("a"):
+                seen.append(publication.payload)
+                return
+
+        reading = asyncio.create_task(read())
+        while not reading.done():  # until the subscription is in force
+            await client.publish("a", b"one")
+            await client.flush()
+        assert seen == [b"one"]
+
+
+@on_the_loop
+async def test_clients_and_subscriptions_say_what_they_are() -> None:
+    async with (
+        a_broker() as broker,
+        heliograph.connect(broker.address) as client,
+        client.subscribe("a/#", group="g") as subscription,
+    ):
+        assert repr(client) == f"<Client of broker 'broker' at {broker.address}, connected>"
+        assert repr(subscription) == "<Subscription 'a/#', group 'g', open, 0 waiting, 0 lost>"
+    assert repr(client).endswith("closed>")
+
+
+@both
+@on_the_loop
 async def test_a_denied_subscription_is_an_error(face: Face) -> None:
     async with a_broker() as broker, face.connect(broker.address) as client:
         with pytest.raises(RefusedError) as caught:
@@ -221,6 +251,17 @@ MISTAKES: dict[str, Callable[[heliograph.Client], Awaitable[Any]]] = {
     "a reserved header": lambda client: client.publish("a", b"", headers={"$t": 1}),
     "a time in the past": lambda client: client.publish("a", b"", expires_in=-1),
     "a service without a name": lambda client: client.ask("", {}),
+    "headers that are text": lambda client: client.publish("a", b"", headers="x=1"),  # type: ignore[arg-type]
+    "a time that is a word": lambda client: client.replay(since="yesterday"),  # type: ignore[arg-type]
+    "a model that there is not": lambda client: client.register_resource("x = 1", model="dynamc"),  # type: ignore[arg-type]
+}
+
+UNHEARD: dict[str, tuple[dict[str, Any], str]] = {
+    "a group": ({"group": "workers", "durable": "w", "acknowledge": "manual"}, "no group.*a durable name and a filter"),
+    "a policy": ({"policy": "hold", "durable": "w"}, "no policy.*leave out policy"),
+    "a misspelt policy": ({"policy": "holt", "position": {}, "durable": "w"}, "no policy"),
+    "no echo": ({"echo": False, "durable": "w", "start": "first"}, "no echo=False.*where="),
+    "wide": ({"wide": True, "durable": "w"}, "no wide.*leave out wide"),
 }
 
 
@@ -235,6 +276,16 @@ async def test_the_programs_mistakes_are_raised_at_once(
             await mistake(client)
         await client.publish("a", b"fine")
         await client.flush()
+
+
+@both
+@pytest.mark.req("N10", "N19")
+@on_the_loop
+async def test_what_a_durable_subscription_cannot_do_is_an_error_with_a_way_out(face: Face) -> None:
+    async with a_broker() as broker, face.connect(broker.address) as client:
+        for options, told in UNHEARD.values():
+            with pytest.raises(UsageError, match=told):
+                await client.subscribe("jobs/#", **options)
 
 
 @both

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heliograph.client.commands import Close, Flush, Inquire, Publish, Subscribe
+from heliograph.client.commands import Ask, Close, Flush, Inquire, Publish, Subscribe
 from heliograph.errors import ClosedError, NoRespondersError, NotConnectedError, Reason, RefusedError, UsageError
 from heliograph.wire.frames import Flag, Frame, Kind, control
 from tests.client.script import STRANGER, Script, a_delivery, an_event, body_of
@@ -376,3 +376,15 @@ def test_a_subscription_without_echo_gets_nothing_of_its_own_whoever_delivers_it
     script.say(a_delivery([1, 2], [own, an_event(1, "a", b"other", origin=STRANGER)]))
     assert [publication.payload for publication in script.session.inbox(1).take_all()] == [b"other"]
     assert [publication.payload for publication in script.session.inbox(2).take_all()] == [b"own", b"other"]
+
+
+@pytest.mark.req("R13")
+def test_a_service_that_may_take_longer_is_given_more_than_the_usual_time() -> None:
+    script = connected(request_ms_max=3_000)
+    script.tell(Ask(1, "resources", {}, more_ms=15_000))
+    script.pass_ms(17_999)
+    assert script.outcomes() == {}
+    script.pass_ms(1)
+    error = script.outcome(1).error
+    assert isinstance(error, NotConnectedError)
+    assert error.detail == "no answer within 18000 ms"

@@ -58,12 +58,12 @@ def _resource(
     if watch and (best or order or explain or max_age or (deliver, deadline) != (None, None)):
         raise UsageError("--watch reports every change of all that match: use it with --where, --model and --json only")
     failed: list[bool] = []
+    words: dict[str, Any] = {"model": model}  # as typed: the client and the broker say what is wrong with them
+    how = words | {"deliver": deliver, "deadline": deadline}
 
     async def find() -> None:
         async with c.connected(there, name="heliograph discover resource") as client:
-            answer = await client.discover_resources(
-                where, model=model, best=best, order=order, max_age=max_age, deliver=deliver, deadline=deadline
-            )
+            answer = await client.discover_resources(where, best=best, order=order, max_age=max_age, **how)
             rows = [asdict(each) for each in answer]
             said = {"complete": answer.complete, "missing": list(answer.missing), **answer.details}
             if as_json:
@@ -79,7 +79,7 @@ def _resource(
     async def follow() -> None:
         async with (
             c.connected(there, name="heliograph discover resource") as client,
-            client.watch_resources(where, model=model) as changes,
+            client.watch_resources(where, **words) as changes,
         ):
             async for change in changes:
                 _print(asdict(change), as_json)

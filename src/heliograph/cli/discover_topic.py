@@ -95,7 +95,7 @@ def find_topics(
     (c.run_until_ended if watch else c.run)(work)
 
 
-async def _find(there: c.Connection, text: str, language: str, options: dict[str, Any], as_json: bool) -> None:
+async def _find(there: c.Connection, text: str, language: Any, options: dict[str, Any], as_json: bool) -> None:
     summaries: list[Any] = []
     rows: list[dict[str, Any]] = []
     async with c.connected(there, name="heliograph discover topic") as client:
@@ -111,7 +111,7 @@ async def _find(there: c.Connection, text: str, language: str, options: dict[str
     say(f"{done.topics} topics; {who}" + "".join(f"; left out by {one}" for one in done.left_out))
 
 
-async def _watch(there: c.Connection, text: str, language: str, options: dict[str, Any], as_json: bool) -> None:
+async def _watch(there: c.Connection, text: str, language: Any, options: dict[str, Any], as_json: bool) -> None:
     async with c.connected(there, name="heliograph discover topic") as client:
         async for found in client.watch_topics(text, language, **options):
             if as_json:

@@ -57,7 +57,9 @@ def _subscribe(
     count: Annotated[int | None, typer.Option("--count", min=1, help="End after this many publications.")] = None,
     group: Annotated[str, typer.Option("--group", help="Share the filters with the other members of this group.")] = "",
     wide: Annotated[bool, typer.Option("--wide", help="Wait until every broker in reach knows of it.")] = False,
-    policy: Annotated[Policy, typer.Option(help="What happens when this side is too slow.")] = Policy.DROP_OLDEST,
+    policy: Annotated[
+        Policy | None, typer.Option(help="What happens when this side is too slow; drop_oldest if not given.")
+    ] = None,
     echo: Annotated[bool, typer.Option("--echo/--no-echo", help="Whether to get what this session publishes.")] = True,
     durable: Annotated[
         str, typer.Option(metavar="NAME", help="Let stores remember what was printed, and go on there; needs a store.")

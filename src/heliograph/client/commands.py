@@ -174,6 +174,7 @@ class Ask:
     service: str
     body: dict[str, Any]
     watch: int = 0  # above 0: the service will send news under this number, which the body names as well
+    more_ms: int = 0  # beyond the usual time, for a service that may take long
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,14 +67,16 @@ class OpenRequests:
         now: Instant,
         gave_up: Callable[[Instant], None] | None = None,
         wait_ms: int | None = None,
+        more_ms: int = 0,
     ) -> None:
-        """Wait for ``wait_ms`` or the usual time; ``gave_up`` cleans up after a time-out."""
+        """Wait for ``wait_ms`` or the usual time, and ``more_ms``; ``gave_up`` cleans up after a time-out."""
         if request in self._open:
             raise UsageError(f"request {request} is open already")
         if len(self._open) >= self._count_max or self._expected_count >= 2 * self._count_max:
             raise UsageError(f"more than {self._count_max} requests wait for their answers")
         self._open[request] = gave_up if gave_up is not None else _nothing
-        self._wait(request, self._wait_ns if wait_ms is None else wait_ms * NS_PER_MS, now)
+        usual_ns = self._wait_ns if wait_ms is None else wait_ms * NS_PER_MS
+        self._wait(request, usual_ns + more_ms * NS_PER_MS, now)
 
     def extend(self, request: Request, now: Instant) -> None:
         """The request makes progress: start its usual time-out again."""

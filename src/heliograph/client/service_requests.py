@@ -42,7 +42,7 @@ class ServiceRequests:
     def ask(self, command: Ask, now: Instant) -> None:
         """Ask a service; without a link the request waits. UsageError for what no service would accept."""
         _check(command)
-        self._requests.open(command.request, now, lambda now: self._forget(command.request))
+        self._requests.open(command.request, now, lambda now: self._forget(command.request), more_ms=command.more_ms)
         self._ask(self._lines.current, command)
 
     def end_watch(self, command: EndWatch, now: Instant) -> None:

@@ -10,7 +10,7 @@ Most publications have no headers of their own, so the reserved ones are formatt
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -163,6 +163,8 @@ def header_block(
         flags |= Flag.EXPIRES
     if content_type is not None:
         reserved["$y"] = content_type
+    if headers is not None and not isinstance(headers, Mapping):
+        raise UsageError(f'headers are a dict, such as {{"unit": "celsius"}}, not {headers!r}')
     if headers:
         for key in headers:
             if not isinstance(key, str) or key.startswith("$"):

@@ -147,6 +147,9 @@ class BlockingIncoming(Generic[I]):
         while batch := self._take_some(most, None):
             yield batch
 
+    def __repr__(self) -> str:
+        return f"<blocking {self._asyncio!r}>"
+
     def __iter__(self) -> Self:
         return self
 
@@ -363,6 +366,9 @@ class BlockingClient:
         self._callbacks: dict[BlockingSubscription, None] = {}
         background.end_at_exit(self, self._end)
 
+    def __repr__(self) -> str:
+        return f"<blocking {self._asyncio!r}>"
+
     # -- properties -----------------------------------------------------------------------------------------------
 
     @property
@@ -443,6 +449,7 @@ class BlockingClient:
     decrypt_event = _in_loop(Client.decrypt_event)
     discover_resources = _blocking(Client.discover_resources)
 
+    @_with_options_of(Client.register_resource)
     def register_resource(self, where: str = "", **options: Any) -> BlockingResource:
         """Register a resource, until it is withdrawn or its ``with`` block ends."""
         self._background.check("this client")

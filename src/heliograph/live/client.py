@@ -24,6 +24,7 @@ from heliograph.client.session import Session
 from heliograph.errors import ClosedError, UsageError
 from heliograph.live.calls import Calls
 from heliograph.live.loop import Driver
+from heliograph.live.options import AcknowledgeName, LanguageName, PolicyName, StartName
 from heliograph.live.publisher_file import PublisherFile
 from heliograph.live.resources import ClientTasks, ResourceCalls, Welcomes
 from heliograph.live.stored import FOREVER_MS, READ_WINDOW, StoreFace, milliseconds
@@ -52,7 +53,10 @@ Follow = Callable[[Driver, str, Session], "Relocator"]
 
 
 class Client(StoreFace, TopicCalls, ResourceCalls):
-    """A connection to the network that heals itself. Made by ``heliograph.connect``; used on one event loop."""
+    """A connection to the network that heals itself. Made by ``heliograph.connect``; used on one event loop.
+
+    It has so many methods because it is the whole face of a session: each is short, and decides nothing.
+    """
 
     def __init__(
         self,
@@ -130,6 +134,10 @@ class Client(StoreFace, TopicCalls, ResourceCalls):
         It belongs to the present broker: after a reconnect or a move to another broker, the topic is a different one.
         """
         return self._session.inbox_topic
+
+    def __repr__(self) -> str:
+        state = "closed" if self.is_closed else "connected" if self.is_connected else "not connected"
+        return f"<Client of broker {self.broker!r} at {self.address}, {state}>"
 
     def report(self, question: str = "overview") -> Any:
         """The session's report as plain values: "overview", "subscriptions", "time" or "discovery".
@@ -272,18 +280,18 @@ class Client(StoreFace, TopicCalls, ResourceCalls):
         filter: str = "#",
         *,
         where: str = "",
-        language: str = "",
+        language: LanguageName = "",
         group: str = "",
         wide: bool = False,
-        policy: Policy | str = Policy.DROP_OLDEST,
+        policy: Policy | PolicyName | None = None,
         echo: bool = True,
         callback: Callback | None = None,
         inbox_frames_max: int = 65_536,
         inbox_bytes_max: int = 64 << 20,
         durable: str = "",
-        start: str = "",
+        start: StartName = "",
         position: Mapping[str, int] | None = None,
-        acknowledge: str = "auto",
+        acknowledge: AcknowledgeName = "auto",
         secret: bytes | None = None,
     ) -> Subscribing:
         """Subscribe to a topic filter: ``await`` it for a Subscription, or use it with ``async with``.
@@ -296,7 +304,8 @@ class Client(StoreFace, TopicCalls, ResourceCalls):
         nothing published anywhere from now on is missed. Clients that name the same ``group`` share the filter: each
         publication goes to one of them, to one at the publisher's own broker if there is one, else to the nearest.
 
-        ``policy`` says what happens when this program does not keep up: "drop_oldest", "disconnect" or "hold".
+        ``policy`` says what happens when this program does not keep up: "drop_oldest" (the default), "disconnect" or
+        "hold".
         ``echo=False`` leaves out what this client publishes itself. With a ``callback``, plain or async, each
         publication is handed to it, one after the other.
 
@@ -304,13 +313,15 @@ class Client(StoreFace, TopicCalls, ResourceCalls):
         it resumes there, at any broker. It begins with what is stored from now on, or with the oldest if
         ``start="first"``; ``position``, the earlier ``position`` of a subscription, resumes exactly there. What the
         program took is acknowledged when it asks for the next publication; with ``acknowledge="manual"`` by
-        ``subscription.acknowledge``. RefusedError with reason ``store_missing`` if no store serves the filter.
+        ``subscription.acknowledge``. RefusedError with reason ``store_missing`` if no store serves the filter. It takes
+        neither ``group`` nor ``policy``, ``echo`` and ``wide``.
 
         Without credentials, the name belongs to this user on this machine: the client proves it with a secret, in a
         file of its state folder. ``secret``, 16 bytes or more, takes its place where several machines share a name.
         With credentials the name belongs to the entity, and no secret is needed.
         """
         if durable or position is not None or start:
+            _check_durable(group=group, policy=policy, echo=echo, wide=wide)
             window = min(inbox_frames_max, READ_WINDOW)
             bounds = (window, inbox_bytes_max)
             return self._read_durably(
@@ -319,7 +330,7 @@ class Client(StoreFace, TopicCalls, ResourceCalls):
         if secret is not None:
             raise UsageError("secret is for durable subscriptions: give it a name")
         try:
-            chosen = Policy(policy)
+            chosen = Policy.DROP_OLDEST if policy is None else Policy(policy)
         except ValueError:
             raise UsageError(f"{policy!r} is not a policy: one of {', '.join(Policy)}") from None
 
@@ -332,9 +343,15 @@ class Client(StoreFace, TopicCalls, ResourceCalls):
 
         return Subscribing(subscribe)
 
-    async def ask(self, service: str, body: dict[str, Any]) -> dict[str, Any]:
-        """Ask a service of the broker, such as "admin"; RefusedError if it refuses."""
-        answer: dict[str, Any] = await self._calls.request(lambda request: commands.Ask(request, service, body))
+    async def ask(self, service: str, body: dict[str, Any], *, longer: float = 0.0) -> dict[str, Any]:
+        """Ask a service of the broker, such as "admin"; RefusedError if it refuses.
+
+        NotConnectedError with reason ``time_out`` if no answer comes within ``request_timeout`` and ``longer`` seconds.
+        """
+        more_ms = milliseconds(longer)
+        answer: dict[str, Any] = await self._calls.request(
+            lambda request: commands.Ask(request, service, body, more_ms=more_ms)
+        )
         return answer
 
     # -- ending -------------------------------------------------------------------------------------------------
@@ -446,6 +463,24 @@ class Client(StoreFace, TopicCalls, ResourceCalls):
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
+
+
+def _check_durable(*, group: str, policy: str | None, echo: bool, wide: bool) -> None:
+    """UsageError for what a durable subscription cannot do, with what does it instead."""
+    if group:
+        raise UsageError(
+            f"a durable subscription has no group: leave out durable to share work in the group {group!r}, or give "
+            "each worker a durable name and a filter of its own"
+        )
+    if policy is not None:
+        raise UsageError("a durable subscription has no policy: what is not read waits in the store; leave out policy")
+    if not echo:
+        raise UsageError(
+            "a durable subscription has no echo=False: stores keep what this client publishes too; leave out echo, and "
+            "mark what you publish with a header that where= tests"
+        )
+    if wide:
+        raise UsageError("a durable subscription has no wide: it misses nothing that is stored; leave out wide")
 
 
 def _bytes_of(payload: Payload) -> bytes:

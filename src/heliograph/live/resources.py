@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
@@ -23,6 +23,7 @@ from heliograph.discovery.resources.conditions import fixed_condition
 from heliograph.discovery.resources.news import WatchReader
 from heliograph.discovery.resources.watching import ResourceChange, WatchState
 from heliograph.errors import ClosedError, HeliographError, NotConnectedError, Reason, RefusedError, UsageError
+from heliograph.live.options import MODELS, DeliverName, ModelName, ResourceLanguageName, check_word
 from heliograph.live.watches import OpenWatches
 from heliograph.model.origin import origin_of
 
@@ -83,8 +84,8 @@ class AskingClient(Protocol):
         """True if it was closed."""
         ...
 
-    async def ask(self, service: str, body: dict[str, Any]) -> dict[str, Any]:
-        """Ask a service of the broker."""
+    async def ask(self, service: str, body: dict[str, Any], *, longer: float = 0.0) -> dict[str, Any]:
+        """Ask a service of the broker, which may take so many seconds longer than ``request_timeout``."""
         ...
 
     @property
@@ -124,7 +125,7 @@ class ResourceAnswer:
     missing: tuple[str, ...]  # hosting brokers that did not answer in time
     details: dict[str, Any]  # attempts, time taken, which brokers answered; read_ms: how long ago the first was read
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[DiscoveredResource]:
         return iter(self.resources)
 
     def __len__(self) -> int:
@@ -134,7 +135,8 @@ class ResourceAnswer:
 async def discover(client: AskingClient, **asked: Any) -> ResourceAnswer:
     """Ask the service; fetch a long answer in parts."""
     body = {name: value for name, value in asked.items() if value is not None}
-    answer = await client.ask(SERVICE, {"do": "discover", **body})
+    longer = body.get("deadline_ms", 0) / 1_000  # the service answers at the deadline, with what it has by then
+    answer = await client.ask(SERVICE, {"do": "discover", **body}, longer=longer)
     rows = list(answer["resources"])
     more = answer.pop("more", None)
     while more:
@@ -264,30 +266,6 @@ class ResourceRegistration:
             await self.withdraw()
 
 
-async def register(
-    client: AskingClient,
-    *,
-    where: str = "",
-    attributes: Mapping[str, Any] | None = None,
-    model: str = "dynamic",
-    name: str = "",
-    values: Mapping[str, Any] | None = None,
-    lease: float = LEASE_S,
-    language: str = "predicates",
-    secret: bytes | None = None,
-) -> ResourceRegistration:
-    """Register a resource by its ranges (``where``), by attributes that do not change, or by both."""
-    fixed = fixed_condition(attributes or {})
-    text = " and ".join(part for part in (fixed, where) if part)
-    if not text:
-        raise UsageError("a resource has attributes: where='memory <= 2', or attributes={'system': 'linux'}")
-    registration = ResourceRegistration(
-        client, name=name, where=text, model=model, lease=lease, language=language, secret=secret
-    )
-    await registration._register(values)
-    return registration
-
-
 class ResourceWatch:
     """Changes of matching resources: ``async for change in watch``. It continues after a move to another broker."""
 
@@ -409,23 +387,42 @@ class ResourceWatch:
 class ResourceCalls:
     """The methods of a client for resources. Mixed into Client, which asks its broker's service."""
 
-    async def register_resource(self: AskingClient, where: str = "", **options: Any) -> ResourceRegistration:
+    async def register_resource(
+        self: AskingClient,
+        where: str = "",
+        *,
+        attributes: Mapping[str, Any] | None = None,
+        model: ModelName = "dynamic",
+        name: str = "",
+        values: Mapping[str, Any] | None = None,
+        lease: float = LEASE_S,
+        language: ResourceLanguageName = "predicates",
+        secret: bytes | None = None,
+    ) -> ResourceRegistration:
         """Register a resource: ``where`` gives the ranges of its values, ``attributes={…}`` what never changes.
 
-        More options: ``model`` ("dynamic", or "static" if its values never change), ``name``, ``values`` (the
-        first ones), ``lease`` in seconds (60 by default, renewed while the client lives), ``secret`` (of an earlier
-        registration).
-        Use it with ``async with``, or call ``withdraw()`` at the end.
+        ``model`` is "dynamic", or "static" if its values never change; ``values`` are the first ones; ``lease`` is in
+        seconds, and renewed while the client lives; ``secret`` is that of an earlier registration. Use it with
+        ``async with``, or call ``withdraw()`` at the end.
         """
-        return await register(self, where=where, **options)
+        check_word("model", model, MODELS)
+        fixed = fixed_condition(attributes or {})
+        text = " and ".join(part for part in (fixed, where) if part)
+        if not text:
+            raise UsageError("a resource has attributes: where='memory <= 2', or attributes={'system': 'linux'}")
+        registration = ResourceRegistration(
+            self, name=name, where=text, model=model, lease=lease, language=language, secret=secret
+        )
+        await registration._register(values)
+        return registration
 
     async def discover_resources(
         self: AskingClient,
         where: str = "true",
         *,
-        model: str = "dynamic",
-        language: str = "predicates",
-        deliver: str | None = None,
+        model: ModelName = "dynamic",
+        language: ResourceLanguageName = "predicates",
+        deliver: DeliverName | None = None,
         best: int = 0,
         order: str = "",
         max_age: float = 0.0,
@@ -439,6 +436,7 @@ class ResourceCalls:
         after the later one was made; with ``max_age``, answers to earlier requests are shared too, up to so many
         seconds old. After ``deadline`` seconds the answer names the brokers that did not answer.
         """
+        check_word("model", model, MODELS)
         deadline_ms = None if deadline is None else max(10, round(deadline * 1_000))
         return await discover(
             self,
@@ -456,8 +454,8 @@ class ResourceCalls:
         self: AskingClient,
         where: str = "true",
         *,
-        model: str = "dynamic",
-        language: str = "predicates",
+        model: ModelName = "dynamic",
+        language: ResourceLanguageName = "predicates",
         saved: dict[str, Any] | None = None,
     ) -> ResourceWatch:
         """Changes of matching resources: ``async with client.watch_resources("load < 1") as watch``, then ``async for
@@ -466,4 +464,5 @@ class ResourceCalls:
         "appeared" for everything that matches. ``saved`` resumes from the state of an earlier watch
         (``watch.saved()``).
         """
+        check_word("model", model, MODELS)
         return ResourceWatch(self, where=where, model=model, language=language, saved=saved)

@@ -445,6 +445,8 @@ def _microseconds(moment: Moment | None) -> int | None:
         if moment.tzinfo is None:
             raise UsageError(f"{moment} has no time zone")
         return round(moment.timestamp() * 1e6)
+    if moment is not None and (isinstance(moment, bool) or not isinstance(moment, int | float)):
+        raise UsageError(f"{moment!r} is no time: give seconds since 1970, or a datetime with a time zone")
     return None if moment is None else round(moment * 1e6)
 
 

@@ -143,6 +143,11 @@ class Subscription(Incoming):
         self.number = inbox.number
         self._task: asyncio.Task[None] | None = None
 
+    def __repr__(self) -> str:
+        more = f", durable {self.durable!r}" if self.durable else f", group {self.group!r}" if self.group else ""
+        state = "closed" if self.is_closed else "open"
+        return f"<Subscription {self.filter!r}{more}, {state}, {self.waiting} waiting, {self.lost} lost>"
+
     @property
     def position(self) -> dict[str, int]:
         """By store, the position after the last publication that the program has taken.
@@ -208,7 +213,7 @@ class Subscription(Incoming):
 
 
 class Subscribing:
-    """What ``client.subscribe(…)`` returns: await it, or use it with ``async with``."""
+    """What ``client.subscribe(…)`` returns: await it, use it with ``async with``, or iterate over it."""
 
     def __init__(self, subscribe: Callable[[], Awaitable[Subscription]]) -> None:
         self._subscribe = subscribe
@@ -216,6 +221,12 @@ class Subscribing:
 
     def __await__(self) -> Generator[Any, None, Subscription]:
         return self._subscribe().__await__()
+
+    async def __aiter__(self) -> AsyncIterator[Publication]:
+        """Subscribe, and iterate until the loop ends: ``async for publication in client.subscribe("sensors/#")``."""
+        async with self as subscription:
+            async for publication in subscription:
+                yield publication
 
     async def __aenter__(self) -> Subscription:
         self._subscription = await self._subscribe()

@@ -14,7 +14,7 @@ from base64 import b64encode
 from collections.abc import AsyncIterator, Mapping, Sequence
 from hashlib import sha256
 from time import monotonic_ns, time_ns
-from typing import Any
+from typing import Any, Unpack
 
 from msgspec.structs import replace
 
@@ -41,6 +41,7 @@ from heliograph.discovery.topics.listing import (
 from heliograph.discovery.topics.messages import Advertise, TopicQuery, decode_body, unpack
 from heliograph.discovery.topics.possession import POSSESSION_DOMAIN, possession_payload
 from heliograph.errors import ProtocolError, RefusedError, UsageError
+from heliograph.live.options import TopicLanguageName, TopicSearchOptions
 from heliograph.live.topic_desk import TopicDesk, chain_of, ms_of
 from heliograph.live.topic_keys import TopicKeyCalls, advertised_in, topic_id
 from heliograph.repository import Scalar
@@ -133,7 +134,13 @@ class TopicCalls(TopicKeyCalls):
         return max(known, key=lambda one: one.advertisement.expires_ms, default=None)
 
     async def discover_topics(
-        self, /, text: str = "", language: str = "", *, summary: list[SearchSummary] | None = None, **options: Any
+        self,
+        /,
+        text: str = "",
+        language: TopicLanguageName = "",
+        *,
+        summary: list[SearchSummary] | None = None,
+        **options: Unpack[TopicSearchOptions],
     ) -> AsyncIterator[FoundTopic]:
         """Find topics: ``async for found in client.discover_topics("disk > 100", "sql")``. Each is yielded as it comes.
 
@@ -141,12 +148,14 @@ class TopicCalls(TopicKeyCalls):
         and no language, "keywords". Options: count, owner, institution, space, topics (UUIDs), created_from,
         created_until, expires_until (seconds since 1970), valid_for (seconds), newest_first, directories, timeout.
         """
-        async for found in self._search(text, language, False, summary, options):
+        async for found in self._search(text, language, False, summary, dict(options)):
             yield found
 
-    async def watch_topics(self, /, text: str = "", language: str = "", **options: Any) -> AsyncIterator[FoundTopic]:
+    async def watch_topics(
+        self, /, text: str = "", language: TopicLanguageName = "", **options: Unpack[TopicSearchOptions]
+    ) -> AsyncIterator[FoundTopic]:
         """The same without an end: existing topics first, then those that appear, change (``change``) or go."""
-        async for found in self._search(text, language, True, None, options):
+        async for found in self._search(text, language, True, None, dict(options)):
             yield found
 
     async def topic_directories(self, *, wait: float = 1.0) -> list[str]:

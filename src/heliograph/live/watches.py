@@ -42,7 +42,7 @@ class OpenWatches:
         number = self._calls.number()
         self._hears[number] = hear
         try:
-            await self._calls.wait(commands.Ask(number, service, {**body, "watch": number}, number), number)
+            await self._calls.wait(commands.Ask(number, service, {**body, "watch": number}, watch=number), number)
         except BaseException:
             self.end(service, number)
             raise

@@ -46,6 +46,23 @@ Shows = Callable[[Target], tuple[str, str] | None]
 """The entity and token to show to a broker at this address, if any."""
 
 
+class NoteGate:
+    """Passes notes on to the program from a moment on."""
+
+    def __init__(self, on_note: Callable[[Note], None], *, is_open: bool) -> None:
+        self._on_note = on_note
+        self._is_open = is_open
+
+    def __call__(self, note: Note) -> None:
+        """A note of the session."""
+        if self._is_open:
+            self._on_note(note)
+
+    def open(self) -> None:
+        """From now on notes are news."""
+        self._is_open = True
+
+
 @dataclass(slots=True, kw_only=True)
 class Connector:
     """Finds one program's first broker."""
@@ -124,15 +141,11 @@ class Connector:
         secret = secrets.token_bytes(SECRET_BYTES) if numbers is None else numbers.secret
         used = 0 if numbers is None else numbers.used
         session = Session(config, secret=secret, seed=secrets.randbits(64), used=used)
-        told = not trying
-
-        def tell(note: Note) -> None:
-            if told and self.on_note is not None:
-                self.on_note(note)
-
-        client = Client(session, tls, self.on_refused, tell, follow, numbers, self.files)
+        heard = None if self.on_note is None else NoteGate(self.on_note, is_open=not trying)
+        client = Client(session, tls, self.on_refused, heard, follow, numbers, self.files)
         await client._connect(timeout)
-        told = True
+        if heard is not None:
+            heard.open()
         return client
 
     def _client_search(self, search: Discover) -> ClientSearch:

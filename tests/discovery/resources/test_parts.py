@@ -123,6 +123,12 @@ def test_an_update_outside_its_ranges_is_refused() -> None:
     net.register("a", 1, "x >= 0 and x <= 9")
     assert refusal(lambda: net.update("a", 1, 1, x=10)) is Reason.RESOURCE_OUT_OF_RANGE
     assert refusal(lambda: net.update("a", 1, 1, y=1)) is Reason.RESOURCE_OUT_OF_RANGE
+    with pytest.raises(ProtocolError, match=r"x = '10' is outside: advertised is x"):
+        net.update("a", 1, 1, x=10)
+    with pytest.raises(ProtocolError, match=r"x = 'ten' is outside"):
+        net.update("a", 1, 1, x="ten")
+    with pytest.raises(ProtocolError, match=r"x has no value; advertised is x"):
+        net.update("a", 1, 1, y=1)
     assert refusal(lambda: net.update("a", 2, 1, x=1)) is Reason.RESOURCE_UNKNOWN
     net.update("a", 1, 5, x=1)
     assert refusal(lambda: net.update("a", 1, 4, x=2)) is Reason.RESOURCE_OUTDATED

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from heliograph.cli.demo.report import Report
 from heliograph.live.connect import Connecting
+from heliograph.live.options import LanguageName
 from heliograph.live.subscription import Subscription
 
 HOSTS = 2_000
@@ -34,7 +35,7 @@ class SensorReading(NamedTuple):
         return f"<host><load>{self.load}</load></host>"
 
 
-ASKED: tuple[tuple[str, str, Callable[[SensorReading], bool]], ...] = (  # language, condition, what it means
+ASKED: tuple[tuple[LanguageName, str, Callable[[SensorReading], bool]], ...] = (  # language, condition, what it means
     ("predicates", "disk > 120 and system = 'linux'", lambda host: host.disk > 120 and host.system == "linux"),
     (
         "sql",

@@ -8,7 +8,7 @@ Not here: carrying them out (desk.py), messages between services (messages.py).
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
@@ -24,7 +24,7 @@ Name = Annotated[str, Meta(max_length=NAME_LENGTH_MAX)]
 Count = Annotated[int, Meta(ge=0, le=(1 << 62) - 1)]
 WatchNumber = Annotated[int, Meta(ge=1, le=(1 << 62) - 1)]  # chosen by the client, for each link anew
 Seconds = Annotated[float, Meta(gt=0, le=31_536_000)]
-Model = Annotated[str, Meta(pattern=r"\A(static|dynamic)\Z")]
+Model = Literal["static", "dynamic"]
 
 
 class RegisterCall(Body, frozen=True, tag="register", tag_field="do"):

@@ -164,9 +164,7 @@ class Hosting:
         full = {**hosted.fixed, **values}
         check_size(full)
         if not hosted.condition.has(full):
-            raise ProtocolError(
-                Reason.RESOURCE_OUT_OF_RANGE, f"outside what was advertised: {hosted.advertised.where[:200]}"
-            )
+            raise ProtocolError(Reason.RESOURCE_OUT_OF_RANGE, _outside(hosted.condition, full))
         if version <= hosted.version and hosted.values is not None:
             if version < hosted.version:
                 raise ProtocolError(Reason.RESOURCE_OUTDATED, f"update {hosted.version} is newer")
@@ -271,3 +269,14 @@ class Hosting:
             values=hosted.values,
             where=advertised.where if hosted.values is None else "",
         )
+
+
+def _outside(condition: ResourceCondition, values: Mapping[str, Scalar]) -> str:
+    """What about these values is not as advertised."""
+    advertised = f"advertised is {condition.text[:200]}"
+    for name, allowed in condition.box.items():
+        if name not in values:
+            return f"{name} has no value; {advertised}"
+        if not allowed.has(values[name]):
+            return f"{name} = {str(values[name])[:60]!r} is outside: {advertised}"
+    return advertised

@@ -131,7 +131,7 @@ async def _settled(clients: list[Client], edges: int) -> None:
         await asyncio.sleep(0.5)
 
 
-async def _ask_all(stage: SharingStage, clients: list[Client], level: int, deliver: str, say: Say) -> dict[str, Any]:
+async def _ask_all(stage: SharingStage, clients: list[Client], level: int, deliver: Any, say: Say) -> dict[str, Any]:
     say(f"live, {deliver}: {stage.plan.requests} requests …")
     before = [await _tables(client) for client in clients]
     where = place_requests(stage.plan.requests, stage.plan.edges, UNIFORM, stage.seed)
