@@ -18,7 +18,6 @@ from tests.cli.processes import PATIENCE_S, broker, environment, piped, subscrib
 
 pytestmark = [pytest.mark.live, pytest.mark.req("N9", "O2")]
 PAGE = (ROOT / "docs" / "how-to" / "ask-for-content.md").read_text("utf-8")
-DEFAULT_URL = "heliograph://127.0.0.1:4717"
 _, SUBSCRIBE, PUBLISH, MISTAKEN, IN_SQL, TRACE = [
     shlex.split(line)[1:] for line in re.findall(r"^\$ (heliograph .*)$", PAGE, re.MULTILINE)
 ]
@@ -58,7 +57,7 @@ def test_the_other_language_is_understood(home: Path, url: str) -> None:
 def test_the_error_is_the_one_on_the_page(home: Path, url: str) -> None:
     ran = piped(home, *MISTAKEN, data=b"", HELIOGRAPH_URL=url)
     assert ran.returncode == 1
-    assert ran.stderr.decode().replace(url, DEFAULT_URL) in PAGE
+    assert ran.stderr.decode().replace(f"{url}: ", "") in PAGE  # the reader gives no address
 
 
 def test_the_program_runs(home: Path, url: str) -> None:

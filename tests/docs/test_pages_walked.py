@@ -302,6 +302,51 @@ def test_run_a_network(walk: Walk) -> None:
 
 
 @pytest.mark.sweep
+def test_secure_a_broker(walk: Walk) -> None:
+    """On one machine, as the page says: with --localhost, and localhost as the broker's name."""
+    walk.names |= {"--host plant-7.example.org": "--localhost", "plant-7.example.org": "localhost"}
+    page = walk.page(f"{HOW_TO}/secure-a-broker.md")
+    page.next()
+    page.next()
+    settings = walk.folder / "heliograph.toml"
+    settings.write_text(page.take("toml"))
+    walk.command("heliograph config check")
+    broker, _ = page.next()
+    walk.command("heliograph ca revoke sensor-7")
+    settings.write_text(settings.read_text() + 'revoked = "heliograph-ca/revoked.crl"\n')
+    admin = "--url heliographs://localhost --authority authority.crt --certificate alice.crt --key alice.key"
+    assert "in force: tls.revoked" in walk.command(f"heliograph broker reload {admin}").text
+    sensor = "--url heliographs://localhost --authority authority.crt --certificate sensor-7.crt --key sensor-7.key"
+    refused = walk.start(f"heliograph publish sensors/sensor-7/temperature 22 {sensor}")
+    assert refused.process.wait(60) == 1
+    assert "revoked" in refused.text
+    broker.interrupt()
+
+    tokens = page.blocks.pop(0)[1]
+    settings.write_text(page.take("toml"))
+    adding, listing, publishing = [line.removeprefix("$ ") for line in tokens.replace("\\\n", " ").splitlines()]
+    walk.command(adding)
+    assert "sensor-8" in walk.command(listing).text
+    broker = walk.command("heliograph broker run")
+    walk.command(publishing)
+    checked(walk, page.take("toml"))
+    page.next()
+    page.next()
+    checked(walk, page.take("toml"))
+    page.done()
+
+
+@pytest.mark.sweep
+def test_slow_consumers(walk: Walk) -> None:
+    page = walk.page(f"{HOW_TO}/slow-consumers.md")
+    walk.command("heliograph broker run")
+    (walk.folder / "records.txt").write_text("one\ntwo\n")
+    subscriber, _ = page.next()
+    subscriber.shows("plant/bulk one\nplant/bulk two")
+    page.done()
+
+
+@pytest.mark.sweep
 def test_simulate_a_network(walk: Walk) -> None:
     page = walk.page(f"{HOW_TO}/simulate-a-network.md")
     _, one, _ = page.next()

@@ -15,6 +15,13 @@ from heliograph.cli.network_secure import environment, secure_url
 
 PAGE = Path(__file__).parents[2] / "docs/how-to/create-and-find-topics.md"
 BLOCK = re.compile(r"```console ?(\w*)\n(.*?)```", re.DOTALL)
+PROGRAM = re.compile(r"```python\n(.*?)```", re.DOTALL)
+BOTH = """alice = await heliograph.connect()
+there = dict(line.split("=", 1) for line in open("bob.env").read().splitlines())
+files = {name: there[f"HELIOGRAPH_{name.upper()}"] for name in ("certificate", "key", "authority")}
+bob = await heliograph.connect(there["HELIOGRAPH_URL"], **files)
+bob_pem = open(files["certificate"], "rb").read()
+"""
 COMMAND = [sys.executable, "-m", "heliograph.cli.main"]
 PATIENCE_S = 60
 
@@ -54,6 +61,14 @@ class Walk:
             )
         self.wait_for("subscribed to")
 
+    def program(self, text: str) -> str:
+        """Run a fragment of a program as alice."""
+        bob = environment(self.folder / "trial", self.url, "bob")
+        (self.folder / "bob.env").write_text("".join(f"{name}={value}\n" for name, value in bob.items()))
+        lines = ["import asyncio, heliograph", "async def main():", *(f"    {line}" for line in text.splitlines())]
+        (self.folder / "program.py").write_text("\n".join([*lines, "asyncio.run(main())\n"]))
+        return self.run(f'"{sys.executable}" program.py', "alice")
+
     def wait_for(self, text: str) -> None:
         until = time.monotonic() + PATIENCE_S
         while text not in (self.folder / "background").read_text():
@@ -85,8 +100,12 @@ class Walk:
 def test_the_walk_through_works_as_written(tmp_path: Path) -> None:
     walk = Walk(tmp_path)
     try:
-        for person, block in BLOCK.findall(PAGE.read_text("utf-8")):
+        *blocks, _ = BLOCK.findall(PAGE.read_text("utf-8"))  # the last one takes the network down, as we do
+        for person, block in blocks:
             walk.play(person, block)
+        owner, encrypted = PROGRAM.findall(PAGE.read_text("utf-8"))
+        assert re.search(r"Topics/\S+ alice\n", walk.program(owner))
+        assert "b'21.5'" in walk.program(f"{BOTH}{encrypted}")
     finally:
         if walk.background is not None:
             walk.background.kill()

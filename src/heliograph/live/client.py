@@ -55,7 +55,7 @@ Follow = Callable[[Driver, str, Session], "Relocator"]
 class Client(StoreFace, TopicCalls, ResourceCalls):
     """A connection to the network that heals itself. Made by ``heliograph.connect``; used on one event loop.
 
-    It has so many methods because it is the whole face of a session: each is short, and decides nothing.
+    It has 31 methods because it is the whole face of a session: each is short, and decides nothing.
     """
 
     def __init__(
