@@ -333,6 +333,41 @@ def test_a_revoked_certificate_loses_its_live_link_at_the_reload_and_gets_no_oth
             client(port, tls=bad)
 
 
+@pytest.mark.req("O6")
+def test_an_authority_that_a_reload_takes_away_proves_nobody_any_more(tmp_path: Path) -> None:
+    ours, old = Authority(tmp_path), Authority(tmp_path, "old")
+    ours.files("broker", roles=[Role.BROKER])
+    (tmp_path / "heliograph.toml").write_text(
+        '[[listener]]\nport = 0\nsecure = true\nauth = "certificate"\n[tls]\ncertificate = "broker.crt"\n'
+        'key = "broker.key"\nauthority = "both.crt"\n'
+    )
+    both = tmp_path / "both.crt"
+    both.write_bytes(ours.file.read_bytes() + old.file.read_bytes())
+
+    def shows(authority: Authority, entity: str) -> ssl.SSLContext:
+        trust = ssl.create_default_context(cafile=str(ours.file))
+        files = authority.files(entity)
+        assert files.certificate is not None
+        trust.load_cert_chain(files.certificate, files.key)
+        return trust
+
+    good, bad = shows(ours, "alice"), shows(old, "mallory")
+    with Process(tmp_path, "--log-format", "json") as node:
+        port = node.port
+        mallory = client(port, tls=bad)
+        mallory.subscribe(1, "news")
+        both.write_bytes(ours.file.read_bytes())
+        node.send(signal.SIGHUP)
+        node.line("settings_reloaded")
+        with pytest.raises((EndedError, OSError)):
+            mallory.event()
+        with pytest.raises((EndedError, OSError)):
+            client(port, tls=bad)
+        alice = client(port, tls=good)
+        alice.publish("news", b"for others")
+        alice.flush()
+
+
 @pytest.mark.req("B17", "T11")
 def test_a_list_that_one_broker_reloads_cuts_links_at_its_neighbour(tmp_path: Path) -> None:
     authority = Authority(tmp_path)

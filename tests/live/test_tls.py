@@ -21,7 +21,6 @@ from heliograph.live.tls import (
     TlsFiles,
     check_files,
     client_context,
-    reload,
     server_context,
 )
 from heliograph.machine import Dial
@@ -387,7 +386,8 @@ def test_new_certificates_are_shown_to_new_links_only(run: Any, authority: Autho
             files = authority.files("client-1")
             async with secured(address, files) as (reader, writer):
                 first = writer.get_extra_info("ssl_object").getpeercert()["serialNumber"]
-                reload(server, authority.files("broker", roles=[Role.BROKER]))
+                renewed = authority.files("broker", roles=[Role.BROKER])
+                server.take(TlsContexts(server_context(renewed, require_certificate=True)))
                 async with secured(address, files) as (_, other):
                     assert other.get_extra_info("ssl_object").getpeercert()["serialNumber"] != first
                 writer.write(b"old link")

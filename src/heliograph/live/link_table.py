@@ -44,6 +44,10 @@ class SocketEnd(LinkEnd, Protocol):
 class RawLink(Protocol):
     """A TCP connection below TLS."""
 
+    @property
+    def is_proven(self) -> bool:
+        """True if the peer has shown a certificate."""
+
     def give_up(self) -> None:
         """The node stops: end it if its handshake is not complete."""
 
@@ -119,6 +123,12 @@ class LinkTable:
     def remove_raw(self, raw: RawLink) -> None:
         """A TCP connection below TLS is gone."""
         self._raw.pop(raw, None)
+
+    def end_proven(self) -> None:
+        """An authority is no longer trusted: end the links of all peers with certificates. Those that can still prove
+        themselves come back at once."""
+        for raw in [raw for raw in self._raw if raw.is_proven]:
+            raw.abort()
 
     def hold(self, number: LinkId, held: bool) -> None:
         """Stop or resume reading a link."""

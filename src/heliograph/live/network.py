@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-import ssl
 from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
@@ -55,14 +54,13 @@ class LiveNetwork:
 
     async def listen(self, runner: MachineInputs, listener: ListenerConfig) -> Address:
         """Open an address; returns the actual one."""
-        context = None if self.tls is None else self.tls.server
-        if listener.secure and context is None:
+        if listener.secure and (self.tls is None or self.tls.server is None):
             raise OSError(errno.EINVAL, f"listener {listener.name} is secure but has no certificate")
         sockets = await self._bind(listener)
         backlog = min(BACKLOG, max(BACKLOG_MIN, self.links.peers_max // 8))
         for bound in sockets:
-            if listener.secure and context is not None:
-                accept = self._secure(runner, listener, context)
+            if listener.secure and self.tls is not None:
+                accept = self._secure(runner, listener, self.tls)
             else:
                 accept = self._plain(runner, listener)
             self._servers.append(await self._loop.create_server(accept, sock=bound, backlog=backlog))
@@ -89,13 +87,17 @@ class LiveNetwork:
         return lambda: SocketLink(runner, self.links, listener=listener.name)
 
     def _secure(
-        self, runner: MachineInputs, listener: ListenerConfig, context: ssl.SSLContext
+        self, runner: MachineInputs, listener: ListenerConfig, tls: TlsContexts
     ) -> Callable[[], asyncio.BaseProtocol]:
         handshakes = Handshakes()
         self._handshakes.append(handshakes)
-        return lambda: SecureLayer(
-            SocketLink(runner, self.links, listener=listener.name), self.links, context, handshakes=handshakes
-        )
+
+        def accept() -> SecureLayer:
+            assert tls.server is not None
+            link = SocketLink(runner, self.links, listener=listener.name)
+            return SecureLayer(link, self.links, tls.server, handshakes=handshakes)
+
+        return accept
 
     def dial(self, runner: MachineInputs, ticket: Ticket, dial: Dial) -> None:
         """Open a link; the result is attach or failed."""

@@ -39,7 +39,7 @@ from heliograph.live.directories import look_up
 from heliograph.live.links import format_address
 from heliograph.live.loop import Driver, describe_crash
 from heliograph.live.runtime import LocalToken, remove_token, write_token
-from heliograph.live.tls import TlsContexts, TlsFiles, client_context, reload, server_context
+from heliograph.live.tls import TlsContexts, TlsFiles, client_context, server_context
 from heliograph.live.usage import sample_load, sample_usage
 from heliograph.machine import Address, Socket, SocketName
 from heliograph.node import BROKER, DIRECTORY, DISCOVERY, Node, build, build_alone
@@ -67,6 +67,7 @@ class Certificates:
         self._listeners = listeners
         self.contexts = contexts(listeners, TlsFiles.named_in(settings.tls))
         self.keyring = load_keyring(settings.tls)
+        self.distrusts = False  # the last renewal took an authority away
 
     def renew(self, wanted: TlsConfig, loop: asyncio.AbstractEventLoop) -> list[str]:
         """Read the files again, in a worker. New links use them. ConfigError before anything is changed.
@@ -77,9 +78,12 @@ class Certificates:
         renewed = load_keyring(tls)
         files = TlsFiles.named_in(tls)
         if self.contexts is not None and files is not None:
-            contexts(self._listeners, files)
-            loop.call_soon_threadsafe(reload, self.contexts, files)
+            fresh = contexts(self._listeners, files)
+            assert fresh is not None
+            loop.call_soon_threadsafe(self.contexts.take, fresh)
+        self.distrusts = False
         if self.keyring is not None and renewed is not None:
+            self.distrusts = not self.keyring.authorities.are_all_of(renewed.authorities)
             loop.call_soon_threadsafe(self.keyring.renew, renewed)
         self.tls = tls
         return [f"tls.{each.name}" for each in fields(tls) if getattr(tls, each.name) != getattr(wanted, each.name)]
@@ -410,6 +414,8 @@ class Running:
             network = replace(broker.network, certified=tls.is_complete, dials_secure=tls.is_used)
             broker = replace(broker, network=network)
             self.driver.loop.call_soon_threadsafe(self._spread_lists)
+            if self._certificates.distrusts:
+                self.driver.loop.call_soon_threadsafe(self.driver.network.links.end_proven)
         self.driver.loop.call_soon_threadsafe(self._reload_services, loaded)
         found = changes(self._settings, self._loaded, loaded, fixed=fixed)
         self._loaded = loaded

@@ -51,7 +51,7 @@ class Handshakes:
 class SecureLayer(asyncio.BufferedProtocol):
     """The protocol of a TCP transport, and the transport of a link.
 
-    It has 32 methods because it implements two interfaces of asyncio: eight methods of a protocol, twelve of a
+    It has 33 methods because it implements two interfaces of asyncio: eight methods of a protocol, twelve of a
     transport. The rest is the handshake and the TLS records between them.
     """
 
@@ -297,6 +297,11 @@ class SecureLayer(asyncio.BufferedProtocol):
         """Close now."""
         if self._transport is not None:
             self._transport.abort()
+
+    @property
+    def is_proven(self) -> bool:
+        """True if the peer has shown a certificate, or may be about to."""
+        return self._shaking or bool(self._shown.serial)
 
     def give_up(self) -> None:
         """The node stops: do not wait for a handshake under way."""

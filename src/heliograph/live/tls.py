@@ -2,7 +2,7 @@
 
 In:    paths of certificate, key and authority files; what the ssl module raises.
 Out:   TlsContexts; the certificate of a peer, checked; a Reason and a readable text.
-State: none; a context that was made can be given new certificates for new links (``reload``, ``FreshContext``).
+State: none; new links get new contexts when files have changed (``TlsContexts.take``, ``FreshContext``).
 Not here: making certificates (trust/), access rights (broker/access.py).
 """
 
@@ -64,8 +64,9 @@ class PeerCertificate(Struct, frozen=True, kw_only=True):
     flaw: str = ""
 
 
-class TlsContexts(Struct, frozen=True):
-    """What a driver needs for secure listeners and secure dials; either may be missing."""
+class TlsContexts(Struct):
+    """What a driver needs for secure listeners and secure dials; either may be missing. Ask for it at every link: a
+    context cannot forget an authority, so a reload brings new ones."""
 
     server: ssl.SSLContext | None = None
     client: ssl.SSLContext | None = None
@@ -75,6 +76,10 @@ class TlsContexts(Struct, frozen=True):
     def dialling(self) -> ssl.SSLContext | None:
         """The context for the next dial."""
         return self.client if self.fresh is None else self.fresh.context()
+
+    def take(self, renewed: TlsContexts) -> None:
+        """Use these for new links."""
+        self.server, self.client = renewed.server, renewed.client
 
 
 class FreshContext:
@@ -118,18 +123,6 @@ def client_context(files: TlsFiles) -> ssl.SSLContext:
     if files.authority is None:
         context.load_default_certs()
     return context
-
-
-def reload(contexts: TlsContexts, files: TlsFiles) -> None:
-    """Use what is now in the files for new links. The files have been checked."""
-    for context in (contexts.server, contexts.client):
-        if context is not None and files.certificate is not None:
-            context.load_cert_chain(files.certificate, files.key, password=_no_password)
-        if context is not None and files.authority is not None:
-            context.load_verify_locations(files.authority)
-        if context is not None and files.authority is not None and files.revoked is not None:
-            context.load_verify_locations(files.revoked)
-            context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF  # the list may be the first one
 
 
 def check_files(files: TlsFiles) -> list[str]:

@@ -92,6 +92,10 @@ class Authorities:
         certificates = load_pem(pem)
         return cls(certificates, Revocations.from_pem(revoked, certificates) if revoked else None)
 
+    def are_all_of(self, others: Authorities) -> bool:
+        """True if each of these authorities is among the others."""
+        return set(self._certificates) <= set(others._certificates)
+
     @property
     def revoked(self) -> Revocations:
         """The certificates that these authorities revoked."""
