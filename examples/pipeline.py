@@ -9,9 +9,13 @@ import sys
 import tempfile
 
 import heliograph
-from heliograph.pipeline.archive import start
-from heliograph.pipeline.session import session
-from heliograph.pipeline.tables import LakeTables
+
+try:
+    from heliograph.pipeline.archive import start
+    from heliograph.pipeline.session import session
+    from heliograph.pipeline.tables import LakeTables
+except ModuleNotFoundError as missing:
+    sys.exit(f"{missing}; this example needs Spark: pip install 'heliograph[spark]'")
 
 
 def main(address: str = "heliograph://127.0.0.1:4717") -> None:

@@ -607,6 +607,8 @@ def test_the_broker_takes_orders_from_its_own_services_only() -> None:
     assert (page["total"], len(page["rows"])) == (3, 2)
     talk.say(50, service(b"broker", b'{"do":"report","question":"weather"}', 2))
     assert json.loads(talk.heard[50].answers[-1].payload)["reason"] == "question_unknown"
+    talk.say(50, service(b"broker", b'{"do":"link","host":"b","port":1,"secure":true}', 4))
+    assert json.loads(talk.heard[50].answers[-1].payload)["reason"] == "config_invalid"
     talk.say(50, service(b"broker", b'{"do":"reload"}', 3))
     [(ticket, job)] = talk.jobs
     assert isinstance(job, LoadSettings)

@@ -142,3 +142,9 @@ def test_closed_standard_input_is_an_error_and_no_empty_publication() -> None:
     line = f'"{sys.executable}" -c "{program}" <&-'
     ran = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
     assert "UsageError: standard input is closed" in ran.stderr
+
+
+def test_a_reader_that_has_enough_is_no_failure() -> None:
+    line = f'"{sys.executable}" -m heliograph.cli.main config show | head -1; exit ${{PIPESTATUS[0]}}'
+    ran = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "# no settings file\n", "")

@@ -169,3 +169,12 @@ def test_without_a_broker_one_is_told_how_to_start_one(run: Run) -> None:
     assert ran.code == 1
     assert len(ran.err.splitlines()) == 1
     assert "`heliograph broker run` starts one" in ran.err
+
+
+@pytest.mark.live
+def test_a_subscriber_ends_when_its_time_is_over(run: Run, url: str) -> None:
+    ran = run("subscribe", "quiet", "--timeout", "0.2", "--url", url)
+    assert (ran.code, ran.out) == (0, "")
+    ran = run("subscribe", "quiet", "--timeout", "0.2", "--count", "2", "--url", url)
+    assert ran.code == 1
+    assert "0.2 s are over, and 2 of --count did not come" in ran.err

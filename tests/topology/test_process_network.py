@@ -50,6 +50,14 @@ def test_a_drawn_network_is_connected_whichever_broker_is_lost(shape: tuple[int,
         assert len(topology.parts(without=[broker.name])) <= 1
 
 
+@pytest.mark.req("R13")
+def test_a_cluster_whose_parts_only_another_one_joins_is_refused() -> None:
+    names = "\n".join(f'[[brokers]]\nname = "b{n}"\ncluster = "{"y" if n == 3 else "x"}"' for n in range(5))
+    [problem] = problems_of(f'links = [["b0", "b1"], ["b0", "b2"], ["b1", "b3"], ["b3", "b4"]]\n{names}')
+    assert problem.startswith("cluster 'x' is in parts that only other clusters join: b0, b1, b2 and b4; link")
+    assert read_topology(f'links = [["b0", "b1"], ["b0", "b2"], ["b1", "b3"], ["b2", "b4"]]\n{names}').links
+
+
 @given(counts)
 def test_every_drawn_cluster_holds_together_by_itself(shape: tuple[int, int]) -> None:
     topology = generated(*shape)

@@ -131,7 +131,8 @@ class Orders:
                 link = _link_config(order)
                 fault = self._config.network.link_fault(link, keyed=bool(self._config.network.key))
                 if fault is not None:
-                    raise UsageError(f"{link.address}: {fault}")
+                    self._answers.refuse(pipe, b"broker", number, Reason.CONFIG_INVALID, f"{link.address}: {fault}")
+                    return
                 self._peering.aim(link, now)
                 self._answers.answer_order(pipe, number, {"ok": True})
             case "unlink":

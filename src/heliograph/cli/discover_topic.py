@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from heliograph.cli import connection as c
-from heliograph.cli.shape import examples, say
+from heliograph.cli.shape import counted, examples, say
 from heliograph.cli.tables import show
 from heliograph.cli.topic import plain, seconds_of
 from heliograph.errors import UsageError
@@ -108,7 +108,7 @@ async def _find(there: c.Connection, text: str, language: Any, options: dict[str
         show(rows, False, COLUMNS)
     done = summaries[0]
     who = f"directories: {', '.join(done.directories)}" if done.directories else f"owners: {', '.join(done.owners)}"
-    say(f"{done.topics} topics; {who}" + "".join(f"; left out by {one}" for one in done.left_out))
+    say(f"{counted(done.topics, 'topic')}; {who}" + "".join(f"; left out by {one}" for one in done.left_out))
 
 
 async def _watch(there: c.Connection, text: str, language: Any, options: dict[str, Any], as_json: bool) -> None:

@@ -114,12 +114,28 @@ def prepare_streams() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
+def reader_is_gone() -> bool:
+    """True if standard output was a pipe whose reader has closed it. Nothing is written there any more."""
+    try:
+        sys.stdout.flush()
+        gone = type(sys.stdout).__name__ == "PacifyFlushWrapper"  # what typer puts there when it meets a closed pipe
+    except BrokenPipeError:
+        gone = True
+    if gone:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return gone
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run one command and exit. A user's mistake is one line on standard error, never a traceback."""
     prepare_streams()
     given = sys.argv[1:] if arguments is None else arguments
     try:
         tree.build(app, given)(given, prog_name="heliograph")
+    except SystemExit:
+        if reader_is_gone():
+            sys.exit(0)  # as with `| head`: it has what it wanted
+        raise
     except (HeliographError, OSError) as error:
         fail_with(error)
 

@@ -18,7 +18,7 @@ import typer
 from heliograph.cli import connection as c
 from heliograph.cli.shape import examples, say
 from heliograph.cli.topic_rights import GrantFiles, show_rights
-from heliograph.errors import UsageError
+from heliograph.errors import HeliographError, UsageError
 from heliograph.model.subscription import Policy
 
 if TYPE_CHECKING:
@@ -55,6 +55,9 @@ def _subscribe(
     ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
     count: Annotated[int | None, typer.Option("--count", min=1, help="End after this many publications.")] = None,
+    timeout: Annotated[
+        float | None, typer.Option("--timeout", min=0, help="End after this many seconds; exit code 1 before --count.")
+    ] = None,
     group: Annotated[str, typer.Option("--group", help="Share the filters with the other members of this group.")] = "",
     wide: Annotated[bool, typer.Option("--wide", help="Wait until every broker in reach knows of it.")] = False,
     policy: Annotated[
@@ -87,7 +90,7 @@ def _subscribe(
         how |= {"where": where, "language": language}
         if durable:
             how |= {"durable": durable, "start": start, "secret": c.shared_secret(secret_file)}
-        c.run_until_ended(_work(there, filters or ["#"], how, grant, as_json=as_json, count=count))
+        c.run_until_ended(_work(there, filters or ["#"], how, grant, as_json=as_json, count=count, timeout=timeout))
     except BrokenPipeError:
         # The reader of our output has closed it (`| head`). Python would fail again at exit, so redirect its output.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -101,7 +104,10 @@ async def _work(
     *,
     as_json: bool,
     count: int | None,
+    timeout: float | None,
 ) -> None:
+    import asyncio
+
     from heliograph.cli.payload import as_json as json_line
     from heliograph.cli.payload import as_text
 
@@ -111,13 +117,18 @@ async def _work(
         subscriptions = [await client.subscribe(each, **how) for each in dict.fromkeys(filters)]
         say(f"subscribed to {', '.join(dict.fromkeys(filters))} at {there.place(client)}; Ctrl-C ends")
         source = subscriptions[0] if subscriptions[0].durable else _merged(subscriptions)
-        async for publication in source:
-            sys.stdout.write(f"{line(publication)}\n")
-            sys.stdout.flush()
+        try:
+            async with asyncio.timeout(timeout):
+                async for publication in source:
+                    sys.stdout.write(f"{line(publication)}\n")
+                    sys.stdout.flush()
+                    if count is not None:
+                        count -= 1
+                        if count == 0:
+                            return
+        except TimeoutError:
             if count is not None:
-                count -= 1
-                if count == 0:
-                    return
+                raise HeliographError(f"{timeout:g} s are over, and {count} of --count did not come") from None
 
 
 async def _merged(subscriptions: list[Subscription]) -> AsyncIterator[Publication]:

@@ -265,20 +265,21 @@ class Running:
 
     def begin(self, listeners: Sequence[ListenerConfig]) -> None:
         """Everything is open: log that, and handle signals."""
-        self._log.say("info", self._describe(listeners))
+        for line in self._describe(listeners):
+            self._log.say("info", line)
         self._leave_token()
         self._heed_signals()
         process_memory.tune()
         age_ms = process_age_ms()
         self._log.say("info", "ready" if age_ms is None else f"ready in {age_ms} ms")
 
-    def _describe(self, listeners: Sequence[ListenerConfig]) -> str:
-        """The first line of the log."""
+    def _describe(self, listeners: Sequence[ListenerConfig]) -> list[str]:
+        """The first lines of the log."""
         told = [describe_open(listeners, self.addresses)] if listeners else []
         for each in self._node.services:
             opened = {name: address for (machine, name), address in self.sockets.items() if machine == each.name}
             told.append(each.service.describe(each.config, opened))
-        return "; ".join(text for text in told if text)
+        return [line for text in told for line in text.splitlines()]
 
     def look_after(self) -> None:
         """Start the tasks beside the machines, which are now running."""
@@ -477,7 +478,7 @@ def outgoing_address(everywhere: str) -> str:
 
 
 def describe_open(listeners: Sequence[ListenerConfig], addresses: Mapping[str, Address]) -> str:
-    """The first line of the log: what is open, to which peers, and the option that opens more."""
+    """The first lines of the log: what is open, to which peers, and the option that opens more."""
     texts = []
     for listener in listeners:
         reach = "this machine only" if listener.is_local else "the network"
@@ -487,5 +488,5 @@ def describe_open(listeners: Sequence[ListenerConfig], addresses: Mapping[str, A
     if all(listener.is_local for listener in listeners):
         port = next(iter(addresses.values()))[1]
         more = f"heliograph broker run --listen 0.0.0.0:{port} {_PROOF}"
-        return f"open on {', '.join(texts)}; to open it to the network: {more}, or a [[listener]] in heliograph.toml"
-    return f"open on {', '.join(texts)}; to open more: a [[listener]] in heliograph.toml"
+        return f"open on {', '.join(texts)}\nto open it to the network: {more}, or a [[listener]] in heliograph.toml"
+    return f"open on {', '.join(texts)}\nto open more: a [[listener]] in heliograph.toml"

@@ -125,7 +125,7 @@ class Service(ABC, Generic[Config]):
         return None
 
     def describe(self, config: Config, opened: Opened) -> str:
-        """For the first line of the log: what is open and to which peers, and the option that opens more."""
+        """For the first lines of the log: what is open and to which peers, and the option that opens more."""
         return ""
 
 

@@ -46,8 +46,8 @@ class NetworkTopology:
         """All problems with it."""
         if not 0 < len(self.brokers) <= BROKERS_MAX:
             yield f"brokers: there are {len(self.brokers)}; must be 1 to {BROKERS_MAX}"
-        yield from self._broker_problems()
-        yield from self._link_problems()
+        found = [*self._broker_problems(), *self._link_problems()]
+        yield from found or self._cluster_problems()
 
     def _broker_problems(self) -> Iterator[str]:
         names: dict[str, int] = {}
@@ -86,6 +86,18 @@ class NetworkTopology:
                 yield f"links[{number}]: {one!r} cannot be linked to itself"
             elif seen.setdefault(frozenset((one, other)), number) != number:
                 yield f"links[{number}]: {one!r} and {other!r} are linked by links[{seen[frozenset((one, other))]}]"
+
+    def _cluster_problems(self) -> Iterator[str]:
+        """Events would cross such a network, but resources of one part would not be found from the other."""
+        for whole in self.parts():
+            for cluster in self.clusters:
+                parts = [part for part in self.parts(cluster=cluster) if part[0] in whole]
+                if len(parts) > 1:
+                    told = " and ".join(", ".join(part) for part in parts)
+                    yield (
+                        f"cluster {cluster!r} is in parts that only other clusters join: {told}; link its brokers to "
+                        "one another, or give each part a cluster of its own"
+                    )
 
     @property
     def clusters(self) -> dict[str, list[str]]:

@@ -8,6 +8,7 @@ Not here: the broker process (broker_process.py), the scenes with clients (scene
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated
 
@@ -37,7 +38,9 @@ def _demo(
     from heliograph.live.loop import run
 
     began = monotonic()
-    print("Heliograph at work on this machine: real processes and sockets, a simulation, Spark. Under 3 minutes.")
+    has_spark = spark and find_spec("pyspark") is not None
+    how_long = "a simulation, Spark. Under 3 minutes." if has_spark else "a simulation. About a minute."
+    print(f"Heliograph at work on this machine: real processes and sockets, {how_long}")
     report = Report()
     try:
         run(play(report))

@@ -105,7 +105,7 @@ class ResponderService(Service[ResponderConfig]):
             ways.append(f"multicast {written(group)} ({where})")
         if group is not None and is_loopback(interface):
             more.append("discovery.multicast_interface")
-        hint = f"; to open that to the network: {' and '.join(more)}" if more else ""
+        hint = f"\nto open that to the network: {' and '.join(more)}" if more else ""
         return f"found by {' and '.join(ways)}{hint}"
 
 
@@ -177,7 +177,7 @@ class DirectoryService(Service[DirectoryConfig]):
         asks = "signed requests only" if config.private else "open to all requesters"
         text = f"open on {written(address)} (directory, UDP and TCP, {reach}, {asks})"
         if is_loopback(config.host):
-            text += f"; to open it to the network: heliograph bdn run --listen 0.0.0.0:{address[1]}, or bdn.host"
+            text += f"\nto open it to the network: heliograph bdn run --listen 0.0.0.0:{address[1]}, or bdn.host"
         return text
 
 
