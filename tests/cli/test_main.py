@@ -6,10 +6,12 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from .conftest import Run
+from .processes import broker
 
 pytestmark = pytest.mark.req("O2")
 
@@ -134,14 +136,12 @@ def test_a_closed_descriptor_never_becomes_a_socket(closed: str) -> None:
     assert ran.returncode > 2  # the number of the next descriptor
 
 
-def test_closed_standard_input_is_an_error_and_no_empty_publication() -> None:
-    program = (
-        "from heliograph.cli.main import prepare_streams; prepare_streams(); import asyncio; "
-        "from heliograph.cli.standard_input import read_whole; asyncio.run(read_whole(0))"
-    )
-    line = f'"{sys.executable}" -c "{program}" <&-'
-    ran = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
-    assert "UsageError: standard input is closed" in ran.stderr
+@pytest.mark.live
+def test_closed_standard_input_is_an_error_and_no_empty_publication(tmp_path: Path) -> None:
+    with broker(tmp_path) as (_, url):
+        line = f'"{sys.executable}" -m heliograph.cli.main publish a - --url {url} <&-'
+        ran = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (2, "heliograph: standard input is closed\n")
 
 
 def test_a_reader_that_has_enough_is_no_failure() -> None:

@@ -22,6 +22,7 @@ files = {name: there[f"HELIOGRAPH_{name.upper()}"] for name in ("certificate", "
 bob = await heliograph.connect(there["HELIOGRAPH_URL"], **files)
 bob_pem = open(files["certificate"], "rb").read()
 """
+EXAMPLE = Path(__file__).parents[2] / "examples/topics.py"
 COMMAND = [sys.executable, "-m", "heliograph.cli.main"]
 PATIENCE_S = 60
 
@@ -106,6 +107,8 @@ def test_the_walk_through_works_as_written(tmp_path: Path) -> None:
         owner, encrypted = PROGRAM.findall(PAGE.read_text("utf-8"))
         assert re.search(r"Topics/\S+ alice\n", walk.program(owner))
         assert "b'21.5'" in walk.program(f"{BOTH}{encrypted}")
+        said = walk.run(f'"{sys.executable}" "{EXAMPLE}"', "alice")
+        assert said == "21.5\nfound a topic of alice\n"
     finally:
         if walk.background is not None:
             walk.background.kill()

@@ -8,7 +8,6 @@ Not here: connecting (connection.py), JSON lines (payload.py), standard input (s
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -127,24 +126,24 @@ async def _repeated(topic: str, payload: bytes, headers: dict[str, Any], count: 
 
 
 async def _whole(topic: str, headers: dict[str, Any]) -> AsyncIterator[Batch]:
-    from heliograph.cli.standard_input import read_whole
+    from heliograph.cli.standard_input import read_whole, standard_input
 
-    yield topic, [await read_whole(sys.stdin.fileno())], headers
+    yield topic, [await read_whole(standard_input())], headers
 
 
 async def _lines(topic: str, headers: dict[str, Any]) -> AsyncIterator[Batch]:
-    from heliograph.cli.standard_input import read_lines
+    from heliograph.cli.standard_input import read_lines, standard_input
 
-    async for lines in read_lines(sys.stdin.fileno()):
+    async for lines in read_lines(standard_input()):
         yield topic, lines, headers
 
 
 async def _json_lines(topic: str, headers: dict[str, Any]) -> AsyncIterator[Batch]:
     from heliograph.cli.payload import from_json
-    from heliograph.cli.standard_input import read_lines
+    from heliograph.cli.standard_input import read_lines, standard_input
 
     number = 0
-    async for lines in read_lines(sys.stdin.fileno()):
+    async for lines in read_lines(standard_input()):
         for line in lines:
             number += 1
             if not line.strip():

@@ -67,10 +67,10 @@ async def _ask(
     there: c.Connection, topic: str, payload: str, headers: dict[str, Any], timeout: float, *, as_json: bool
 ) -> None:
     from heliograph.cli.payload import as_json as json_line
-    from heliograph.cli.standard_input import read_whole
+    from heliograph.cli.standard_input import read_whole, standard_input
     from heliograph.maps.cells import readable
 
-    data = await read_whole(sys.stdin.fileno()) if payload == STDIN else payload.encode(errors="surrogateescape")
+    data = await read_whole(standard_input()) if payload == STDIN else payload.encode(errors="surrogateescape")
     async with c.connected(there, name="heliograph request") as client:
         answer = await client.request(topic, data, headers=headers or None, timeout=timeout)
     if as_json:

@@ -24,6 +24,13 @@ READ_BYTES = 1 << 16
 LINE_BYTES_MAX = 2 * PAYLOAD_BYTES_MAX  # a whole payload as base64, with its topic and headers
 
 
+def standard_input() -> int:
+    """Its descriptor; UsageError if whoever started us has closed it."""
+    if sys.stdin is None:
+        raise UsageError("standard input is closed")
+    return sys.stdin.fileno()
+
+
 async def read_lines(descriptor: int) -> AsyncIterator[list[bytes]]:
     """Lines without their ends; a batch has the lines that one read completed. The last line needs no end."""
     rest = b""
@@ -52,8 +59,6 @@ async def read_whole(descriptor: int) -> bytes:
 
 
 async def _chunks(descriptor: int) -> AsyncIterator[bytes]:
-    if sys.stdin is None and descriptor == 0:
-        raise UsageError("standard input is closed")
     loop = asyncio.get_running_loop()
     while True:
         arrived: asyncio.Future[bytes] = loop.create_future()
