@@ -46,6 +46,26 @@ def test_a_store_is_listed_shown_stopped_verified_and_compacted(tmp_path: Path) 
     assert heliograph(tmp_path, "store", "compact", "store", "--place", "vaults").returncode == 0
 
 
+@pytest.mark.req("N11")
+def test_a_store_that_is_away_is_listed_and_forgotten(tmp_path: Path) -> None:
+    key = tmp_path / "network.key"
+    key.write_text("k" * 40)
+    key.chmod(0o600)
+    common = ("--no-discovery", "--network-key-file", str(key))
+    with broker(tmp_path, *common) as there:
+        url = ("--url", f"127.0.0.1:{there.port}")
+        store = ("--store", "--store-place", str(tmp_path / "vaults"), "--name", "b")
+        with broker(tmp_path, *common, *store, "--link", f"127.0.0.1:{there.port}") as keeper:
+            assert heliograph(tmp_path, "publish", "orders/1", "lamp", "--reliable", *url).returncode == 0
+            assert "no store 'store' is away" in heliograph(tmp_path, "store", "forget", "store", *url).stderr
+            keeper.send(signal.SIGTERM)
+            keeper.wait()
+        [listed] = json.loads(heliograph(tmp_path, "store", "list", "--json", *url).stdout)
+        assert (listed["name"], listed["state"]) == ("store", "away")
+        assert heliograph(tmp_path, "store", "forget", "store", *url).returncode == 0
+        assert json.loads(heliograph(tmp_path, "store", "list", "--json", *url).stdout) == []
+
+
 def test_a_vault_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     said = heliograph(tmp_path, "store", "verify", "orders", "--place", "nowhere")
     assert said.returncode != 0

@@ -12,7 +12,7 @@ import pytest
 
 import heliograph
 from heliograph.broker.hot import frames_of
-from heliograph.errors import Reason, RefusedError, UsageError
+from heliograph.errors import NotConnectedError, Reason, RefusedError, UsageError
 from heliograph.stores.config import StoreConfig
 from tests.client.faces import FACES, Face, InThreads
 from tests.client.live import a_broker, a_network, on_the_loop
@@ -61,6 +61,54 @@ async def test_a_durable_subscription_goes_on_where_it_was(face: Face, tmp_path:
             assert (known.name, known.lag) == ("billing", 0)
             assert await client.drop_subscription("billing") == 1
             assert await client.durable_subscriptions() == []
+
+
+@on_the_loop
+async def test_a_publisher_waits_while_its_store_is_restarted_and_others_go_on(tmp_path: Path) -> None:
+    services = {
+        "b": [a_store(tmp_path / "b", "orders", patterns=("orders/#",), advertise_ms=100)],
+        "c": [a_store(tmp_path / "c", "bills", patterns=("bills/#",))],
+    }
+    async with (
+        a_network({"a": [], "b": ["a"], "c": ["a"]}, services=services) as brokers,
+        heliograph.connect(brokers["a"].address) as client,
+    ):
+        await client.publish("orders/1", b"1", reliable=True)
+        await client.publish("bills/1", b"1", reliable=True)
+        await brokers["b"].stop()
+        waiting = [asyncio.create_task(client.publish(f"orders/{n}", b"%d" % n, reliable=True)) for n in (2, 3)]
+        await asyncio.sleep(2.5)  # a topic that never had a store is refused after 2 s
+        await client.publish("bills/2", b"2", reliable=True, wait=False)
+        await client.publish("bills/3", b"3", reliable=True)
+        assert [(store.name, store.state) for store in await client.stores(away=True)] == [("orders", "away")]
+        assert not any(task.done() for task in waiting)
+        await brokers["b"].start()
+        await asyncio.gather(*waiting)
+        async with client.replay("orders/#") as replay:
+            assert [publication.payload async for publication in replay] == [b"1", b"2", b"3"]
+
+
+@on_the_loop
+async def test_a_batch_that_waits_for_its_store_in_vain_ends_there_and_flush_tells_it(tmp_path: Path) -> None:
+    async with (
+        a_network({"a": [], "b": ["a"]}, services={"b": [a_store(tmp_path)]}) as brokers,
+        heliograph.connect(brokers["a"].address, request_timeout=30) as first,
+        heliograph.connect(brokers["a"].address, request_timeout=0.3) as client,
+    ):
+        await first.publish("orders/1", b"1", reliable=True)
+        await brokers["b"].stop()
+        payloads = [bytes(1 << 20) for _ in range(5)]
+        await client.publish_batch("orders/2", payloads, reliable=True, wait=False)
+        with pytest.raises(RefusedError) as refused:
+            await client.flush()
+        assert refused.value.reason is Reason.TIME_OUT
+        with pytest.raises(NotConnectedError) as failed:
+            await client.publish_batch("orders/2", payloads, reliable=True)
+        assert failed.value.reason is Reason.TIME_OUT
+        await brokers["b"].start()
+        await first.publish("orders/1", b"2", reliable=True)
+        async with first.replay("orders/#") as replay:
+            assert [publication.payload async for publication in replay] == [b"1", b"2"]
 
 
 @both

@@ -321,6 +321,7 @@ def test_a_proof_is_made_as_the_page_says() -> None:
 # What a client asks the service `stores`, as it stands on the page; and what it means.
 ASKED: dict[str, stores.StoreRequest] = {
     '{"do":"find","topic":"orders/7"}': stores.FindStores(topic="orders/7"),
+    '{"do":"forget","store":"0123456789abcdef"}': stores.ForgetStore("0123456789abcdef"),
     '{"do":"attach","store":"0123456789abcdef"}': stores.AttachPublisher("0123456789abcdef"),
     '{"do":"open","store":"0123456789abcdef","channel":3,"name":"billing","filter":"orders/#"}': stores.OpenChannel(
         "0123456789abcdef", 3, "billing", "orders/#"

@@ -109,9 +109,10 @@ def list_stores(
     topic: Annotated[str, typer.Option(help="Those that serve this topic; publishers use the first.")] = "",
     as_json: AsJson = False,
 ) -> None:
-    """List the stores of a network."""
-    found = _ask(there, {"do": "find", "topic": topic})["stores"]
-    rows = [{"state": "open", "first": 0, "next": 0, **store} for store in found]
+    """List the stores of a network, and those that were there within the last hour (away: publishers wait for them)."""
+    found = _ask(there, {"do": "find", "topic": topic})
+    rows = [{"state": "open", "first": 0, "next": 0, **store} for store in found["stores"]]
+    rows += [{"first": 0, "next": 0, **store, "state": "away"} for store in found.get("away", [])]
     if as_json:
         show_table(rows, as_json)
     elif rows:
@@ -154,6 +155,19 @@ def show(there: Connection, name: StoreName, as_json: AsJson = False) -> None:
     if subscriptions:
         print("\ndurable subscriptions")
         show_table(subscriptions, as_json)
+
+
+@app.command(epilog=examples("heliograph store forget orders"))
+@with_connection
+def forget(there: Connection, name: StoreName) -> None:
+    """Say that a store that is away will not come back, so that publishers of its topics no longer wait for it."""
+
+    async def work() -> None:
+        async with connected(there, name="heliograph store", as_admin=True) as client:
+            await client.forget_store(name)
+
+    run_work(work())
+    say(f"{name}: forgotten")
 
 
 @app.command(epilog=examples("heliograph store verify orders", "heliograph store verify orders --place /var/lib/h"))

@@ -78,6 +78,15 @@ class PublishReliably:
     store: StoreAdvertisement | None = None  # None: the one that serves the topic
     part: tuple[str, int, str] | None = None  # of a batch: publisher, number, part
     ms_max: int | None = None  # how long to wait; None: as long as the session waits for anything
+    error: HeliographError | None = None  # why it was not stored, for a program without a request
+
+    def ask(self, request: Request) -> None:
+        """The program awaits the outcome under this number."""
+        self.request = request
+
+    def fail(self, error: HeliographError) -> None:
+        """It will not be stored."""
+        self.error = error
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,18 @@ class Flushes:
             self._requests.extend(self._drain_request, now)
             self.review_drain(now)
 
+    def review(self, now: Instant) -> None:
+        """Time has passed: reliable publications may have failed."""
+        if self._sequences:
+            self._settle_finished()
+        self.review_drain(now)
+
     def _review_flushes(self, now: Instant) -> None:
+        self._settle_finished()
+        for request in self._sequences:
+            self._requests.extend(request, now)
+
+    def _settle_finished(self) -> None:
         confirmed = self._outgoing.confirmed
         durable = self._store_parts.is_durable
         finished = [
@@ -85,8 +96,6 @@ class Flushes:
         for request in finished:
             del self._sequences[request]
             self._requests.settle(request, error=error)
-        for request in self._sequences:
-            self._requests.extend(request, now)
 
     def _forget(self, request: Request) -> None:
         self._sequences.pop(request, None)

@@ -78,6 +78,10 @@ class OpenRequests:
         usual_ns = self._wait_ns if wait_ms is None else wait_ms * NS_PER_MS
         self._wait(request, usual_ns + more_ms * NS_PER_MS, now)
 
+    def until(self, now: Instant, wait_ms: int | None = None) -> Instant:
+        """When what begins now has timed out, after ``wait_ms`` or the usual time."""
+        return now + (self._wait_ns if wait_ms is None else wait_ms * NS_PER_MS)
+
     def extend(self, request: Request, now: Instant) -> None:
         """The request makes progress: start its usual time-out again."""
         self._wait(request, self._wait_ns, now)

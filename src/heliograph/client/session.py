@@ -307,6 +307,7 @@ class Session:
         """Time has passed."""
         if not self.ended:
             self._timers.run(now)
+            self._flushes.review(now)
             self._deliveries.review_hold(now)
 
     def take(self) -> Effects:

@@ -425,6 +425,7 @@ class BlockingClient:
     reply = _blocking(Client.reply)
     ask = _blocking(Client.ask)
     stores = _blocking(Client.stores)
+    forget_store = _blocking(Client.forget_store)
     logs = _blocking(Client.logs)
     durable_subscriptions = _blocking(Client.durable_subscriptions)
     drop_subscription = _blocking(Client.drop_subscription)

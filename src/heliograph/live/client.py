@@ -169,8 +169,9 @@ class Client(StoreFace, TopicCalls, ResourceCalls):
 
         ``reliable`` waits until the store that serves the topic has it on disk, and repeats it until then, if need be
         through another broker. NotConnectedError with reason ``time_out`` if that takes longer than
-        ``request_timeout``; it is still repeated, and may be stored. With ``wait=False`` it waits only for room in the
-        store's window, and ``flush`` waits until everything is stored.
+        ``request_timeout``: what was sent is still repeated, and may be stored; what waited for a store that is away,
+        or has no room, is not stored. With ``wait=False`` it waits only for room in the store's window, and ``flush``
+        waits until everything is stored, or tells what was not.
         """
         if reliable:
             if to is not None:

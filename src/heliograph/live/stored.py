@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Any, NamedTuple, cast
 
 from heliograph.client import commands
 from heliograph.client.session import Session
-from heliograph.errors import ClosedError, Reason, RefusedError, UsageError
+from heliograph.errors import ClosedError, HeliographError, Reason, RefusedError, UsageError
 from heliograph.live.calls import Calls
 from heliograph.live.name_secret import own_secret
 from heliograph.live.subscription import Callback, OpenSubscriptions, Subscribing, Subscription
@@ -42,7 +41,7 @@ class StoreInfo(NamedTuple):
     patterns: tuple[str, ...]
     broker: str
     address: str  # the address of that broker, for clients that read much; empty: unknown
-    state: str  # "open", or why it accepts nothing now
+    state: str  # "open", or why it accepts nothing now; "away"
     first: int  # the oldest position that is still kept
     next: int  # the position of the next publication
 
@@ -106,8 +105,8 @@ class Batch:
         for topic, payloads in _by_topic(publications):
             count += len(payloads)
             command = commands.PublishReliably(topic, payloads, headers, None, content_type, 0, store, quality)
-            pending.append(self._face._tell_reliably(command))
-            await self._face._wait_for_window()
+            if await self._face._tell_when_room(command, pending):
+                break
         await _all(pending)
         return count
 
@@ -260,13 +259,36 @@ class StoreFace:
 
     # -- listing --------------------------------------------------------------------------------------------------
 
-    async def stores(self, filter: str = "") -> list[StoreInfo]:
-        """The stores that this client's broker knows: all, or those that serve a part of a topic filter."""
+    async def stores(self, filter: str = "", *, away: bool = False) -> list[StoreInfo]:
+        """The stores that this client's broker knows: all, or those that serve a part of a topic filter.
+
+        With ``away`` instead those that it knew within the last hour and that are not there now: their publishers wait.
+        """
         found = cast(wire.StoresFound, await self._ask_stores(wire.FindStores(filter=filter), wire.StoresFound))
         return [
-            StoreInfo(one.store, one.name, tuple(one.patterns), one.broker, one.address, one.state, one.first, one.next)
-            for one in found.stores
+            StoreInfo(
+                one.store,
+                one.name,
+                tuple(one.patterns),
+                one.broker,
+                one.address,
+                "away" if away else one.state,
+                one.first,
+                one.next,
+            )
+            for one in (found.away if away else found.stores)
         ]
+
+    async def forget_store(self, store: str) -> None:
+        """A store (its name or id) that is away will not come back: publishers no longer wait for it.
+
+        What they wait to publish there is refused with ``store_missing``. Only for administrators.
+        """
+        for one in await self.stores(away=True):
+            if store in (one.id, one.name):
+                await self._ask_stores(wire.ForgetStore(one.id), wire.RequestDone)
+                return
+        raise RefusedError(Reason.STORE_UNKNOWN, f"no store {store!r} is away; heliograph store list shows them")
 
     async def logs(self, filter: str = "") -> list[LogInfo]:
         """The logs of these stores, with positions and times. RefusedError if there is no such store."""
@@ -379,9 +401,7 @@ class StoreFace:
         if wait:
             await self._tell_reliably(command)
         else:
-            self._check_open()
-            self._calls.tell(command)
-            await self._wait_for_window()
+            await self._tell_when_room(command, None)
 
     async def _publish_all_reliably(
         self,
@@ -396,25 +416,32 @@ class StoreFace:
         pending: list[asyncio.Future[Any]] = []
         for piece in pieces:
             command = commands.PublishReliably(topic, piece, headers, expires_in_ms, content_type)
-            if wait:
-                pending.append(self._tell_reliably(command))
-            else:
-                self._check_open()
-                self._calls.tell(command)
-            await self._wait_for_window()
+            if await self._tell_when_room(command, pending if wait else None):
+                break
         await _all(pending)
 
     def _tell_reliably(self, command: commands.PublishReliably) -> asyncio.Future[Any]:
         """Publish now; the future ends when the store has it."""
         self._check_open()
-        request = self._calls.number()
-        return self._calls.begin(replace(command, request=request), request)
+        command.ask(self._calls.number())
+        return self._calls.begin(command, command.request)
 
-    async def _wait_for_window(self) -> None:
-        """Wait until every store in use has room in its window."""
-        while not self._session.reliable.has_room and not self._session.ended:
+    async def _tell_when_room(
+        self, command: commands.PublishReliably, pending: list[asyncio.Future[Any]] | None
+    ) -> HeliographError | None:
+        """Publish, and wait until its store has room in its window. Returns the error if it was not published.
+
+        With ``pending`` the future of its acknowledgement is added there, and a failure is not told by ``flush``.
+        """
+        if pending is None:
+            self._check_open()
+            self._calls.tell(command)
+        else:
+            pending.append(self._tell_reliably(command))
+        while self._session.reliable.is_waiting(command) and not self._session.ended:
             await self._calls.changed()
         await asyncio.sleep(0)
+        return command.error
 
     def _check_open(self) -> None:
         if self._session.ended:

@@ -1,7 +1,7 @@
 """The service `stores` of every broker: it knows which store serves what, and passes clients' requests on to stores.
 
-In:    SERVICE frames of clients; advertisements; answers of stores.
-Out:   answers to `find`; requests to stores, with the requester's identity; the stores' answers to clients.
+In:    SERVICE frames of clients; advertisements; answers of stores; which stores other services were told to forget.
+Out:   answers to `find` and `forget`; requests to stores, with the requester's identity; their answers to clients.
 State: known stores, requests in progress.
 Not here: stores (store.py), what requests mean (wire/stores.py).
 
@@ -18,6 +18,7 @@ import msgspec
 from heliograph.errors import ProtocolError, Reason, UsageError
 from heliograph.machine import Address, Effects, Instant, LinkId, Outbox, Peer, SocketName, Ticket, Timers
 from heliograph.model.chance import Seed, secret_of
+from heliograph.model.identity import Role
 from heliograph.model.publication import Publication
 from heliograph.services.broker_session import BrokerSession
 from heliograph.stores.known import KnownStores
@@ -94,6 +95,7 @@ class StoresDesk:
         self._awake_at = now
         self._session.hello(NAME)
         self._session.subscribe(wire.ADVERTISEMENT, self._heard)
+        self._session.subscribe(wire.FORGOTTEN, self._heard_forgotten)
         self._session.publish(wire.WANTED, b"{}")
         for wait_ms in WANTED_MS:
             self._timers.set(("wanted", wait_ms), now + wait_ms * NS_PER_MS, self._want)
@@ -114,6 +116,12 @@ class StoresDesk:
             return
         self._known.hear(advertisement, now)
         self._try_again(now)
+
+    def _heard_forgotten(self, publication: Publication, now: Instant) -> None:
+        try:
+            self._known.forget(wire.decode(wire.StoreForgotten, publication.payload).store, now)
+        except ProtocolError:
+            self._malformed += 1
 
     # -- serving ------------------------------------------------------------------------------------------------
 
@@ -151,6 +159,10 @@ class StoresDesk:
         settled = now >= self._awake_at + PATIENCE_MS * NS_PER_MS or now >= asked.until
         if isinstance(request, wire.FindStores):
             return self._find(asked.frame, request, settled, now)
+        if isinstance(request, wire.ForgetStore):
+            return self._forget(asked, request, settled, now)
+        if isinstance(request, wire.AttachPublisher) and self._known.is_forgotten(request.store, now):
+            raise ProtocolError(Reason.STORE_MISSING, f"the store {request.store} was forgotten: it will not come back")
         known = self._known.get(request.store, now)
         if known is None or not self._inbox:
             if settled:
@@ -160,17 +172,35 @@ class StoresDesk:
         return True
 
     def _find(self, frame: Frame, request: wire.FindStores, settled: bool, now: Instant) -> bool:
-        if request.topic:
-            found = self._known.serving(request.topic, now)
-        elif request.filter:
-            found = self._known.overlapping(request.filter, now)
-        else:
-            found = self._known.all(now)
+        found = self._matching(request, now)
         wait = not settled and (not found or not request.topic)  # a filter may have more; for a topic, any will do
         if not wait:
             assert self._session is not None
-            self._session.answer(frame, wire.encode(wire.StoresFound(found)))
+            away = [] if found and request.topic else self._matching(request, now, away=True)
+            self._session.answer(frame, wire.encode(wire.StoresFound(found, away)))
         return not wait
+
+    def _matching(self, request: wire.FindStores, now: Instant, away: bool = False) -> list[StoreAdvertisement]:
+        if request.topic:
+            return self._known.serving(request.topic, now, away)
+        if request.filter:
+            return self._known.overlapping(request.filter, now, away)
+        return self._known.all(now, away)
+
+    def _forget(self, asked: _Open, request: wire.ForgetStore, settled: bool, now: Instant) -> bool:
+        """A store is gone for good: forget it here, and tell the other services."""
+        if Role.ADMIN.value not in asked.asker.roles:
+            raise ProtocolError(
+                Reason.ASK_DENIED, f"only administrators forget stores, and {asked.asker.entity} is none"
+            )
+        if not settled:
+            return False  # it may be there after all
+        if not self._known.forget(request.store, now):
+            raise ProtocolError(Reason.ASK_DENIED, f"the store {request.store} is there: stop it first")
+        assert self._session is not None
+        self._session.publish(wire.FORGOTTEN, wire.encode(wire.StoreForgotten(request.store)))
+        self._session.answer(asked.frame, wire.encode(wire.RequestDone()))
+        return True
 
     def _pass_on(self, asked: _Open, request: wire.RequestToStore, now: Instant) -> None:
         """Publish a request for its store. What goes on is the struct, encoded anew, never the client's bytes."""

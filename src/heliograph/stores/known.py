@@ -1,12 +1,16 @@
 """Known stores: which store serves what, according to their advertisements.
 
-In:    advertisements, time.
-Out:   the stores that serve a topic, best first; those that overlap a filter; one by its id.
-State: a bounded table of advertisements, each with its expiry time.
+In:    advertisements, time; that a store is gone for good.
+Out:   the stores that serve a topic, best first; those that overlap a filter; one by its id; which of them are away.
+State: a bounded table of advertisements, each with its expiry time; for an hour those that expired or stopped, and
+       those that an administrator has forgotten.
 Not here: passing requests on (desk.py), publishing advertisements (store.py).
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
 
 from heliograph.machine import Instant
 from heliograph.model.topics import filter_fault, is_wild, matches, overlaps
@@ -14,6 +18,7 @@ from heliograph.wire.stores import StoreAdvertisement
 
 STORES_MAX = 1_024
 NS_PER_MS = 1_000_000
+AWAY_NS = 3_600_000_000_000  # how long a store that is away is remembered: its publishers wait for it
 
 
 class KnownStores:
@@ -21,19 +26,40 @@ class KnownStores:
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[StoreAdvertisement, Instant]] = {}
+        self._away: dict[str, tuple[StoreAdvertisement, Instant]] = {}
+        self._forgotten: dict[str, Instant] = {}
 
     def hear(self, advertisement: StoreAdvertisement, now: Instant) -> bool:
         """Keep an advertisement. Returns False if there is no room, or if its patterns are invalid."""
         if any(filter_fault(pattern.encode()) is not None for pattern in advertisement.patterns):
             return False
-        if not advertisement.ttl_ms:
-            self._known.pop(advertisement.store, None)
-            return True
         self._expire(now)
-        if advertisement.store not in self._known and len(self._known) >= STORES_MAX:
+        store = advertisement.store
+        if not advertisement.ttl_ms:
+            self._known.pop(store, None)
+            self._leave(advertisement, now + AWAY_NS)
+            return True
+        if store not in self._known and len(self._known) >= STORES_MAX:
             return False
-        self._known[advertisement.store] = (advertisement, now + advertisement.ttl_ms * NS_PER_MS)
+        self._away.pop(store, None)
+        self._forgotten.pop(store, None)
+        self._known[store] = (advertisement, now + advertisement.ttl_ms * NS_PER_MS)
         return True
+
+    def forget(self, store: str, now: Instant) -> bool:
+        """A store that is away will not come back. Returns False if it is there."""
+        self._expire(now)
+        if store in self._known:
+            return False
+        self._away.pop(store, None)
+        _make_room(self._forgotten)
+        self._forgotten[store] = now + AWAY_NS
+        return True
+
+    def is_forgotten(self, store: str, now: Instant) -> bool:
+        """True if an administrator said within the last hour that this store will not come back."""
+        self._expire(now)
+        return store in self._forgotten
 
     def get(self, store: str, now: Instant) -> StoreAdvertisement | None:
         """The store with this id."""
@@ -41,38 +67,59 @@ class KnownStores:
         found = self._known.get(store)
         return None if found is None else found[0]
 
-    def serving(self, topic: str, now: Instant) -> list[StoreAdvertisement]:
+    def serving(self, topic: str, now: Instant, away: bool = False) -> list[StoreAdvertisement]:
         """The stores that serve a topic: the one with the longest pattern first, then by name."""
-        self._expire(now)
-        ranked = []
-        for advertisement, _ in self._known.values():
-            depth = fit(advertisement.patterns, topic)
-            if depth is not None:
-                ranked.append((-depth, advertisement.name, advertisement.store, advertisement))
-        return [entry[3] for entry in sorted(ranked, key=lambda entry: entry[:3])]
+        return serving(self._listed(away, now), topic)
 
-    def overlapping(self, pattern: str, now: Instant) -> list[StoreAdvertisement]:
+    def overlapping(self, pattern: str, now: Instant, away: bool = False) -> list[StoreAdvertisement]:
         """The stores that serve some topic of a filter, by name."""
-        self._expire(now)
-        found = [
+        return [
             advertisement
-            for advertisement, _ in self._known.values()
+            for advertisement in self.all(now, away)
             if any(overlaps(served.encode(), pattern.encode()) for served in advertisement.patterns)
         ]
-        return sorted(found, key=lambda advertisement: (advertisement.name, advertisement.store))
 
-    def all(self, now: Instant) -> list[StoreAdvertisement]:
+    def all(self, now: Instant, away: bool = False) -> list[StoreAdvertisement]:
         """All of them, by name."""
+        return sorted(self._listed(away, now), key=lambda advertisement: (advertisement.name, advertisement.store))
+
+    def _listed(self, away: bool, now: Instant) -> list[StoreAdvertisement]:
         self._expire(now)
-        found = [advertisement for advertisement, _ in self._known.values()]
-        return sorted(found, key=lambda advertisement: (advertisement.name, advertisement.store))
+        return [advertisement for advertisement, _ in (self._away if away else self._known).values()]
 
     def _expire(self, now: Instant) -> None:
         for store in [store for store, (_, until) in self._known.items() if until <= now]:
-            del self._known[store]
+            advertisement, until = self._known.pop(store)
+            self._leave(advertisement, until + AWAY_NS)
+        for store in [store for store, (_, until) in self._away.items() if until <= now]:
+            del self._away[store]
+        for store in [store for store, until in self._forgotten.items() if until <= now]:
+            del self._forgotten[store]
+
+    def _leave(self, advertisement: StoreAdvertisement, until: Instant) -> None:
+        if advertisement.store not in self._forgotten:
+            self._away.pop(advertisement.store, None)
+            _make_room(self._away)
+            self._away[advertisement.store] = (advertisement, until)
 
     def __len__(self) -> int:
         return len(self._known)
+
+
+def _make_room(table: dict[str, Any]) -> None:
+    """Forget the oldest entry of a full table."""
+    if len(table) >= STORES_MAX:
+        del table[next(iter(table))]
+
+
+def serving(stores: Iterable[StoreAdvertisement], topic: str) -> list[StoreAdvertisement]:
+    """Those that serve a topic: the one with the longest pattern first, then by name."""
+    ranked = []
+    for store in stores:
+        depth = fit(store.patterns, topic)
+        if depth is not None:
+            ranked.append((-depth, store.name, store.store, store))
+    return [entry[3] for entry in sorted(ranked, key=lambda entry: entry[:3])]
 
 
 def fit(patterns: list[str], topic: str) -> int | None:

@@ -32,6 +32,7 @@ STORES = b"stores"
 """The service at every broker that knows which store serves which topics, and passes requests on to stores."""
 ADVERTISEMENT = b"Services/Stores/Advertisement"
 WANTED = b"Services/Stores/Wanted"
+FORGOTTEN = b"Services/Stores/Forgotten"
 REQUEST = b"Services/Stores/Request/%016x"
 MAIN = "main"
 """The log of the publications that a store has accepted, in its order."""
@@ -112,7 +113,13 @@ class Asked(Body, frozen=True):
     source: Annotated[str, msgspec.Meta(max_length=256)] = ""  # the address that the requester's places count for
 
 
-# What a client asks the service `stores` of its broker. All but FindStores are passed on to the store that they name.
+class StoreForgotten(Body, frozen=True):
+    """A `stores` service tells the others, on FORGOTTEN, that a store will not come back."""
+
+    store: StoreId
+
+
+# What a client asks the service `stores` of its broker. All but the first two are passed on to the store in question.
 
 
 class FindStores(Body, frozen=True, tag="find", tag_field="do"):
@@ -120,6 +127,12 @@ class FindStores(Body, frozen=True, tag="find", tag_field="do"):
 
     topic: str = ""
     filter: str = ""
+
+
+class ForgetStore(Body, frozen=True, tag="forget", tag_field="do"):
+    """For administrators: this store is away and will not come back. Nobody waits for it any longer."""
+
+    store: StoreId
 
 
 class AttachPublisher(Body, frozen=True, tag="attach", tag_field="do"):
@@ -227,7 +240,7 @@ RequestToStore = (
     | ListNames
     | CommitBatch
 )
-StoreRequest = FindStores | RequestToStore
+StoreRequest = FindStores | ForgetStore | RequestToStore
 REQUESTS: RequestTypes[StoreRequest] = RequestTypes(StoreRequest)
 """What both the service `stores` and a store decode with."""
 
@@ -239,6 +252,7 @@ class StoresFound(Body, frozen=True):
     """The answer to FindStores."""
 
     stores: list[StoreAdvertisement]
+    away: list[StoreAdvertisement] = []  # known within the last hour, not there now; for a topic: if no store is there
 
 
 class Attached(Body, frozen=True):
@@ -259,7 +273,7 @@ class ChannelOpened(Body, frozen=True):
 
 
 class RequestDone(Body, frozen=True):
-    """The answer to AckPositions (durable by then), CloseChannel, DropName, ReleaseName and CommitBatch."""
+    """The answer to ForgetStore, AckPositions (durable by then), CloseChannel, DropName, ReleaseName, CommitBatch."""
 
     before: Count = 0  # AckPositions: everything before this is acknowledged
     batch: Count = 0  # CommitBatch: this publisher's last visible batch …

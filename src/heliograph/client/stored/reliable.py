@@ -2,11 +2,13 @@
 
 In:    PublishReliably commands; acknowledgements and answers of stores; lines that come into use; time.
 Out:   EVENT frames in ``outgoing``; repeats on the line in use; settled requests.
-State: a chain per store, commands that wait, and the sequences that each request awaits.
-Not here: chains themselves (chain.py), which store serves a topic (whereabouts.py), frames (client/writer.py).
+State: a chain per store, commands that wait and until when, and the sequences that each request awaits.
+Not here: chains themselves (chain.py), which store gets a publication (placing.py, whereabouts.py), frames
+          (client/writer.py).
 
-Commands are handled in the program's order. One whose store is not known yet delays those behind it for a moment; one
-that finds its store's window full waits, and those for other stores overtake it.
+The order of the program is kept for each store. A command waits in its store's chain while the window is full or the
+store is away, and those for other stores overtake it. A command that fails before it was sent takes those that wait
+behind it for the same store with it, so that nothing is stored behind a hole.
 
 A publication that has timed out for the program stays in the chain and is repeated: the store may have it, and later
 publications are linked to it.
@@ -25,6 +27,7 @@ from heliograph.client.refusals import Refusals
 from heliograph.client.requests import OpenRequests
 from heliograph.client.stored.calls import StoreCalls
 from heliograph.client.stored.chain import ChainRun, OutgoingChain
+from heliograph.client.stored.placing import Placing
 from heliograph.client.stored.whereabouts import Whereabouts
 from heliograph.errors import HeliographError, NotConnectedError, Reason, RefusedError, UsageError
 from heliograph.machine import Instant, Timers
@@ -36,6 +39,7 @@ STALL_NS = 1_000_000_000  # without progress at a store that owes acknowledgemen
 STALL_NS_MAX = 8_000_000_000
 REPEAT_BYTES_MAX = 1 << 20  # repeated at once
 REPEAT_PAUSE_NS = 100_000_000  # before the same is repeated again
+AWAY_NS = 1_000_000_000  # between two questions to a store that is away
 WAITING_MAX = 65_536  # commands that have no place in a chain yet
 CHAINS_MAX = 256
 
@@ -43,13 +47,17 @@ CHAINS_MAX = 256
 class StoreChain:
     """A chain, and what the session knows about its store."""
 
-    __slots__ = ("asked_at", "attached", "chain", "known", "open", "repeated", "stall_ns", "state", "store", "waiting")
+    __slots__ = (
+        *("asked_at", "attached", "away", "chain", "known", "open"),
+        *("repeated", "stall_ns", "state", "store", "waiting"),
+    )
 
     def __init__(self, store: StoreAdvertisement) -> None:
         self.store = store
         self.chain = OutgoingChain()
         self.known = False  # the store has told where its end of the chain is
         self.attached = False  # … and where to acknowledge: at the present broker
+        self.away = False  # the broker does not know the store, or not any more: publications wait
         self.asked_at: int | None = None  # the acknowledged sequence when we asked the store; None: not asked
         self.state = "open"
         self.stall_ns = STALL_NS
@@ -79,10 +87,17 @@ class StoreChain:
         if not self.known or have >= self.chain.acknowledged or have < asked_at:
             self.chain.follow(have)
         self.known = self.attached = True
+        self.away = False
         return is_reset
 
     def progressed(self) -> None:
         """The store has acknowledged something."""
+        self.stall_ns = STALL_NS
+
+    def leave(self) -> None:
+        """The broker does not know the store: it is asked for often, so that it is found soon when it is back."""
+        self.attached = False
+        self.away = True
         self.stall_ns = STALL_NS
 
     def stalled(self) -> None:
@@ -125,19 +140,19 @@ class ReliablePublishing:
         self._refusals = refusals
         self._calls = calls
         self._timers = timers
-        self._whereabouts = Whereabouts(calls, timers)
+        self._whereabouts = Whereabouts(calls, timers, self._found)
         self._chains: dict[str, StoreChain] = {}
-        self._unplaced: deque[PublishReliably] = deque()  # in the program's order; the first has no known store yet
-        self._looking = False  # looking for the store of the first
+        self._placing = Placing(self._whereabouts)
+        self._queued: dict[PublishReliably, Instant] = {}  # not sent yet, here or in a chain, and until when they wait
+        self._due: Instant | None = None  # when the first of these is looked after
         self._open: dict[PublishReliably, int] = {}  # with their numbers, in order, until they are settled
         self._count = 0
         self.durable = 0  # publications that stores have acknowledged
         self.repeated = 0
 
-    @property
-    def has_room(self) -> bool:
-        """False: the windows of all stores in use are full; wait for an acknowledgement."""
-        return not self._unplaced and all(not chain.waiting for chain in self._chains.values())
+    def is_waiting(self, command: PublishReliably) -> bool:
+        """True while a command waits for its store: for room in its window, or because it is away."""
+        return command in self._queued
 
     @property
     def mark(self) -> int:
@@ -156,54 +171,57 @@ class ReliablePublishing:
         if len(self._open) >= WAITING_MAX:
             raise UsageError(f"more than {WAITING_MAX} reliable publications wait for their stores")
         if command.request:
-            self._requests.open(command.request, now, lambda now: self._give_up(command), command.ms_max)
+            self._requests.open(command.request, now, lambda now: self._give_up(command, now), command.ms_max)
         self._count += 1
         self._open[command] = self._count
-        self._unplaced.append(command)
+        self._queued[command] = until = self._requests.until(now, command.ms_max)
+        store = self._placing.add(command, now)
+        if store is not None:
+            self._chain_of(store, now).waiting.append(command)
         self.pump(now)
+        if command in self._queued and (self._due is None or until < self._due):
+            self._due = until
+            self._timers.set("reliable", until, self._look_after)
 
     def pump(self, now: Instant) -> None:
         """Publish the commands whose turn has come."""
-        while self._unplaced and not self._looking:
-            command = self._unplaced[0]
-            store = command.store or self._whereabouts.find(command.topic, now, self._found)
-            if store is None:
-                self._looking = True
-                return
-            self._unplaced.popleft()
-            self._chain_of(store, now).waiting.append(command)
         for chain in self._chains.values():
             self._fill(chain, now)
 
-    def _found(self, store: StoreAdvertisement | None, error: HeliographError | None, now: Instant) -> None:
-        self._looking = False
-        if store is None and self._unplaced:
-            assert error is not None
-            self._settle(self._unplaced.popleft(), error)
+    def _found(self, topic: str, error: HeliographError | None, now: Instant) -> None:
+        """The store of a topic is known, or there is none."""
+        if error is not None:
+            for command in self._placing.remove(topic):
+                self._settle(command, error)
+        self._review(now)
+
+    def _review(self, now: Instant) -> None:
+        """More is known about stores."""
+        for command, store in self._placing.review(now):
+            self._chain_of(store, now).waiting.append(command)
         self.pump(now)
 
     def _chain_of(self, store: StoreAdvertisement, now: Instant) -> StoreChain:
         chain = self._chains.get(store.store)
         if chain is None:
             if len(self._chains) >= CHAINS_MAX:
-                self._forget_idle()
+                self._chains = {name: one for name, one in self._chains.items() if one.open or one.waiting}
             chain = self._chains[store.store] = StoreChain(store)
             self._attach(chain, now)
+        elif chain.away and not chain.waiting and not chain.open:
+            self._attach(chain, now)
         return chain
-
-    def _forget_idle(self) -> None:
-        for name in [name for name, chain in self._chains.items() if not chain.open and not chain.waiting]:
-            del self._chains[name]
 
     def _fill(self, chain: StoreChain, now: Instant) -> None:
         """Publish what waits for this store while its window is open."""
         waiting, outgoing = chain.waiting, self._outgoing
-        while waiting and chain.known and chain.state == "open" and outgoing.has_room:
+        while waiting and chain.known and not chain.away and chain.state == "open" and outgoing.has_room:
             if chain.chain.frames and chain.chain.frames + len(waiting[0].payloads) > self._window:
                 break
             self._write(chain, waiting.popleft(), now)
 
     def _write(self, chain: StoreChain, command: PublishReliably, now: Instant) -> None:
+        self._queued.pop(command, None)
         try:
             first, run = self._publisher.publish_linked(command, chain.store.store, chain.chain.last, now)
         except UsageError as error:  # the present broker's limits are lower than those of the one before
@@ -215,17 +233,42 @@ class ReliablePublishing:
         chain.chain.add(ChainRun(command.topic, first, last, run))
         chain.open.append((first, last, command))
 
-    def _give_up(self, command: PublishReliably) -> None:
-        """The command timed out. If it has no place in a chain yet, it is not published at all."""
-        queues = [self._unplaced, *(chain.waiting for chain in self._chains.values())]
-        for queue in queues:
-            if command in queue:
-                queue.remove(command)
-                self._close(command)
+    # -- failing ------------------------------------------------------------------------------------------------
+
+    def _look_after(self, now: Instant) -> None:
+        """Commands that were not sent in time fail, whether the program awaits them or not."""
+        self._due = None
+        for command in [command for command, until in self._queued.items() if until <= now]:
+            self._give_up(command, now)
+        if self._queued:
+            self._due = min(self._queued.values())
+            self._timers.set("reliable", self._due, self._look_after)
+
+    def _give_up(self, command: PublishReliably, now: Instant) -> None:
+        """The command timed out. If it was not sent yet it never will be, nor will what waits behind it."""
+        if command not in self._queued:
+            return
+        for chain in self._chains.values():
+            if command in chain.waiting:
+                text = f"the store {chain.store.name} was away, or its window full, for too long"
+                self._fail_from(chain.waiting.index(command), chain, NotConnectedError(Reason.TIME_OUT, text))
+                return
+        for one in self._placing.remove(command.topic, command):
+            self._settle(one, NotConnectedError(Reason.TIME_OUT, f"no answer which store serves {one.topic!r}"))
+        self._review(now)
+
+    def _fail_from(self, place: int, chain: StoreChain, error: HeliographError) -> None:
+        """What waits for a store from this place on fails."""
+        failed = list(chain.waiting)[place:]
+        for _ in failed:
+            chain.waiting.pop()
+        for command in failed:
+            self._settle(command, error)
 
     def _settle(self, command: PublishReliably, error: HeliographError) -> None:
         """The command failed: it will never be stored."""
         self._close(command)
+        command.fail(error)
         if command.request:
             self._requests.settle(command.request, error=error)
         else:
@@ -236,6 +279,7 @@ class ReliablePublishing:
 
     def _close(self, command: PublishReliably) -> None:
         self._open.pop(command, None)
+        self._queued.pop(command, None)
 
     # -- attaching ----------------------------------------------------------------------------------------------
 
@@ -251,6 +295,7 @@ class ReliablePublishing:
         upto = self._outgoing.sent_to if again else self._outgoing.confirmed
 
         def answered(answer: Any, now: Instant) -> None:
+            self._whereabouts.use(chain.store, now)
             if chain.follow(answer.have, chain.answered()):
                 self._tell_reset(chain)
             self._acknowledged(chain, now)
@@ -259,23 +304,39 @@ class ReliablePublishing:
 
         def failed(error: HeliographError, now: Instant) -> None:
             chain.answered()
-            if isinstance(error, RefusedError) and error.reason is Reason.ASK_DENIED:
-                self._refuse_waiting(chain, error)
-            self._whereabouts.forget(chain.store.store)
+            if isinstance(error, RefusedError):
+                self._not_attached(chain, error, now)
 
         self._watch(chain, chain.stall_ns, now)
         if self._calls.ask(AttachPublisher(chain.store.store), Attached, answered, failed):
             chain.ask()
+
+    def _not_attached(self, chain: StoreChain, error: RefusedError, now: Instant) -> None:
+        store = chain.store.store
+        if error.reason is Reason.STORE_MISSING:  # it was forgotten
+            self._whereabouts.forget(store)
+            self._abandon(chain, error)
+            return
+        if error.reason is Reason.ASK_DENIED:
+            self._fail_from(0, chain, error)
+        self._whereabouts.doubt(store)
+        if error.reason is Reason.STORE_UNKNOWN:
+            chain.leave()
+            self._watch(chain, AWAY_NS, now)
+
+    def _abandon(self, chain: StoreChain, error: HeliographError) -> None:
+        """The store will not come back: nothing waits for it any longer."""
+        self._fail_from(0, chain, error)
+        while chain.open:
+            self._settle(chain.open.popleft()[2], error)
+        self._timers.cancel(("chain", chain.store.store))
+        self._chains.pop(chain.store.store, None)
 
     def _tell_reset(self, chain: StoreChain) -> None:
         """Publications that were acknowledged are gone: the program is told with the next refusals."""
         reason = Reason.STORE_RESET
         text = f"the store {chain.store.name} has less than it acknowledged: it was replaced, or its vault was lost"
         self._refusals.add(bodies.Refusal(reason.word, reason, text, ""))
-
-    def _refuse_waiting(self, chain: StoreChain, error: HeliographError) -> None:
-        while chain.waiting:
-            self._settle(chain.waiting.popleft(), error)
 
     def _watch(self, chain: StoreChain, wait_ns: int, now: Instant) -> None:
         self._timers.set(("chain", chain.store.store), now + wait_ns, lambda now: self._stalled(chain, now))
@@ -295,6 +356,7 @@ class ReliablePublishing:
         if chain is None or not chain.known or frame.sequence > self._outgoing.assigned:
             return
         chain.is_in(told.state)
+        chain.away = False
         broken = False
         for sequence, code in told.refused:
             if code == Reason.CHAIN_BROKEN:
@@ -358,7 +420,8 @@ class ReliablePublishing:
     def end(self) -> None:
         """The session has ended."""
         self._open.clear()
-        self._unplaced.clear()
+        self._queued.clear()
+        self._placing.clear()
         self._chains.clear()
 
     def report(self) -> dict[str, Any]:
@@ -366,7 +429,7 @@ class ReliablePublishing:
         return {
             "durable": self.durable,
             "repeated": self.repeated,
-            "waiting": len(self._unplaced) + sum(len(chain.waiting) for chain in self._chains.values()),
+            "waiting": len(self._queued),
             "stores": [
                 {
                     "store": chain.store.store,
