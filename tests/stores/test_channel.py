@@ -227,6 +227,23 @@ def test_a_reader_that_asks_is_told_when_publications_were_stored() -> None:
     assert kinds == [8, 0], "the times come before their frame"
 
 
+def test_the_time_that_is_told_is_the_one_that_is_kept_however_long_the_commit_took() -> None:
+    ledge = filled(3)
+    for number in (4, 5):
+        ledge.deliver(event(b"t", b"", ORIGIN, number))
+        ledge.wait(50)  # the vault is slow
+        ledge.settle()
+    ledge.frames.clear()
+    runs = ledge.vault.logs["main"].runs
+    assert [run.last_ns for run in runs[-2:]] == sorted({run.last_ns for run in runs[-2:]})
+    opened(ledge, times=True, position=3)  # what was stored last is still in memory
+    (told,) = [notice["taken"] for notice in notices(ledge)]
+    assert told == [[run.position, run.last_ns // 1_000] for run in runs[-2:]]
+    for position, at_us in told:
+        assert opened(ledge, since_us=at_us)[1]["position"] <= position
+        ledge.frames.clear()
+
+
 def test_the_pace_of_a_replay_is_that_of_the_log() -> None:
     ledge = filled(1)
     ledge.wait(10_000)

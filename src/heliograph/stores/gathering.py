@@ -48,13 +48,14 @@ class CommitTimes:
 class CommitGroup:
     """The content of one commit."""
 
-    __slots__ = ("at", "marks", "runs", "size")
+    __slots__ = ("at", "marks", "runs", "size", "wall")
 
-    def __init__(self, runs: list[tuple[str, bytes, int]], marks: dict[int, int], at: Instant) -> None:
+    def __init__(self, runs: list[tuple[str, bytes, int]], marks: dict[int, int], at: Instant, wall: int) -> None:
         self.runs = runs  # log, data, count
         self.marks = marks  # origin -> the number up to which its chain is included
         self.size = sum(len(data) for _, data, _ in runs)
         self.at = at
+        self.wall = wall  # the time of storing, in the vault and for readers
 
 
 class Gathering:
@@ -91,8 +92,8 @@ class Gathering:
         """True if there is nothing to write."""
         return not (self._runs or self._frames or self._marks)
 
-    def take(self, bytes_max: int, now: Instant) -> CommitGroup:
-        """Take the oldest runs."""
+    def take(self, bytes_max: int, now: Instant, wall: int) -> CommitGroup:
+        """Take the oldest runs, to be stored at this time."""
         if self._frames or self._marks:
             self._close()
         runs: list[tuple[str, bytes, int]] = []
@@ -108,7 +109,7 @@ class Gathering:
                 runs.append((log, data, count))
         del self._runs[:taken]
         self.bytes -= size
-        return CommitGroup(runs, marks, now)
+        return CommitGroup(runs, marks, now, wall)
 
     def clear(self) -> None:
         """Forget everything."""

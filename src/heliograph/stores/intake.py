@@ -419,8 +419,8 @@ class Intake:
                     self._acknowledge(chain, chain.have)
 
     def _commit(self, now: Instant) -> None:
-        group = self._gathering.take(COMMIT_BYTES, now)
         wall = self._wall(now)
+        group = self._gathering.take(COMMIT_BYTES, now, wall)
         changes: list[Change] = [Append(log, data, count, wall, wall) for log, data, count in group.runs]
         for origin, sequence in group.marks.items():
             changes.append(Put(f"{ORIGINS}{origin:016x}", self._chains[origin].state(sequence, wall)))
@@ -436,7 +436,6 @@ class Intake:
         group = self._under_way.popleft()
         self._under_way_bytes -= group.size
         self.times.add(now - group.at)
-        wall = self._wall(now)
         for origin, sequence in group.marks.items():
             chain = self._chains.get(origin)
             if chain is not None:
@@ -446,7 +445,7 @@ class Intake:
         if self._attaching:
             self._answer_attached()
         grown = [
-            Run(position, count, wall, wall, data)
+            Run(position, count, group.wall, group.wall, data)
             for position, (log, data, count) in zip(committed.positions, group.runs, strict=True)
             if log == MAIN
         ]
