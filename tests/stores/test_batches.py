@@ -90,6 +90,19 @@ def test_a_batch_that_is_committed_again_changes_nothing() -> None:
     assert len(read(ledge)) == 2
 
 
+def test_a_batch_that_is_committed_again_begins_where_it_did_after_a_crash_too() -> None:
+    ledge = staging()
+    stage(ledge, ONE, 1, 2, 1, "0")
+    ledge.deliver(*(event(b"t", b"", 7, number) for number in (1, 2, 3)))  # being committed when the batch is
+    number = ledge.ask(stores.CommitBatch(f"{ledge.id:016x}", "job", 1, [("0", 2)]), entity="alice")
+    ledge.read()
+    ledge.settle()
+    assert ledge.answer(number) == (True, {"batch": 1, "position": 3})
+    assert commit(ledge, 1, ("0", 2)) == (True, {"batch": 1, "position": 3, "repeated": True})
+    restarted = Ledge(ledge.vault)
+    assert commit(restarted, 1, ("0", 2)) == (True, {"batch": 1, "position": 3, "repeated": True})
+
+
 def test_what_is_staged_for_a_batch_that_is_visible_is_acknowledged_and_dropped() -> None:
     ledge = staging()
     stage(ledge, ONE, 1, 2, 2, "0")

@@ -168,7 +168,7 @@ class Batches:
         request = asked.request
         wall = self._wall(now)
         changes: list[Change] = []
-        begin = self._tail.log.next
+        begin = self._tail.log.next + self._vault.adding  # behind what is being committed
         for part, count in dict(request.parts).items():
             log = found.get(part, Log(part))
             if log.next - log.first != count:
@@ -185,6 +185,8 @@ class Batches:
         def answered(committed: Committed, now: Instant) -> None:
             position = committed.positions[0] if committed.positions else begin
             self._visible[key] = BatchState(request.batch, position)
+            if position != begin:
+                self._keep(key)
             self._grown(
                 [
                     Run(at, change.count, wall, wall, change.data)
@@ -197,10 +199,14 @@ class Batches:
 
         state = BatchState(request.batch, begin)
         self._vault.commit(
-            [*changes, Put(f"{COMMITS}{key[0]}/{key[1]}", _encode(state))],
+            [*changes, _put(key, state)],
             answered,
             lambda reason, now: self._fail(key, asked, reason, ""),
         )
+
+    def _keep(self, key: BatchKey) -> None:
+        """A batch begins elsewhere than expected: keep its position as it is told."""
+        self._vault.commit([_put(key, self._visible[key])], lambda _, now: None, lambda reason, now: None)
 
     def _fail(self, key: BatchKey, asked: _WaitingCommit, reason: Reason, text: str) -> None:
         asked.refused(reason, text)
@@ -251,6 +257,10 @@ class Batches:
         if log.runs <= 512:
             changes = [Drop(log.name), Delete(f"{REFERRED}{log.name}")]
         self._vault.commit(changes, lambda _, now: None, lambda reason, now: None)
+
+
+def _put(key: BatchKey, state: BatchState) -> Put:
+    return Put(f"{COMMITS}{key[0]}/{key[1]}", _encode(state))
 
 
 def _prefix(key: BatchKey, batch: int) -> str:

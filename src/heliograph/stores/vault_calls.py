@@ -13,7 +13,8 @@ from typing import Any
 
 from heliograph.errors import Reason
 from heliograph.machine import Instant, Outbox, Ticket
-from heliograph.vault import Change, Query
+from heliograph.vault import Append, Change, Query
+from heliograph.wire.stores import MAIN
 
 Answered = Callable[[Any, Instant], None]
 Unanswered = Callable[[Reason, Instant], None]
@@ -28,12 +29,22 @@ class VaultCalls:
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
         self._open: dict[Ticket, tuple[Answered, Unanswered, Rescue | None]] = {}
+        self._adding: dict[Ticket, int] = {}  # records that commits under way add to the log MAIN
 
     def commit(
         self, changes: Sequence[Change], answered: Answered, unanswered: Unanswered, rescue: Rescue | None = None
     ) -> None:
         """Make a durable change."""
-        self._open[self._outbox.commit(changes)] = (answered, unanswered, rescue)
+        ticket = self._outbox.commit(changes)
+        self._open[ticket] = (answered, unanswered, rescue)
+        records = sum(change.count for change in changes if isinstance(change, Append) and change.log == MAIN)
+        if records:
+            self._adding[ticket] = records
+
+    @property
+    def adding(self) -> int:
+        """How many records the commits under way will add to the log MAIN. If one of them fails, so do those after."""
+        return sum(self._adding.values())
 
     def read(self, query: Query, answered: Answered, unanswered: Unanswered, rescue: Rescue | None = None) -> None:
         """Read something."""
@@ -42,11 +53,13 @@ class VaultCalls:
     def done(self, ticket: Ticket, result: Any, now: Instant) -> None:
         """A call succeeded."""
         answered, _, rescue = self._open.pop(ticket)
+        self._adding.pop(ticket, None)
         self._call(answered, result, rescue, now)
 
     def failed(self, ticket: Ticket, reason: Reason, now: Instant) -> None:
         """A call failed."""
         _, unanswered, rescue = self._open.pop(ticket)
+        self._adding.pop(ticket, None)
         self._call(unanswered, reason, rescue, now)
 
     def _call(self, call: Callable[[Any, Instant], None], result: Any, rescue: Rescue | None, now: Instant) -> None:
