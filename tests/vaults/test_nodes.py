@@ -11,16 +11,20 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from heliograph.broker.config import BrokerConfig
+import heliograph
+from heliograph.broker.config import BrokerConfig, ListenerConfig
 from heliograph.errors import Reason
 from heliograph.live.node import Running, run_node
 from heliograph.live.vaults.sqlite import SqliteVault
 from heliograph.node import BROKER, Node, Pipe, build
 from heliograph.observe.log import NodeLog
 from heliograph.sim.world import World
+from heliograph.stores.config import StoreConfig
 from heliograph.vault import Append, Committed, LogsRead, ReadLogs, Vault, VaultOpened
+from tests.client.live import LiveBroker
 from tests.live.machines import Recorder, until
 from tests.sim.machines import CALM, run
+from tests.vaults.postgres import Server
 
 
 class Counting(Recorder):
@@ -79,6 +83,66 @@ def test_a_live_service_finds_what_it_kept(tmp_path: Path) -> None:
 
     for number in range(1, 4):
         asyncio.run(start(number))
+
+
+class Patient(Counting):
+    """The same, and it may have to wait for its vault."""
+
+    def tell(self, command: Any, now: int) -> None:
+        if isinstance(command, VaultOpened):
+            super().tell(command, now)
+
+
+@pytest.mark.live
+@pytest.mark.req("N10")
+def test_a_node_that_starts_while_its_database_is_down_waits_for_it(postgres: Server) -> None:
+    async def start() -> None:
+        node = a_node(1, postgres.url)
+        machine = node.machines["counting"] = Patient()
+        lines = io.StringIO()
+        running = Running(node, NodeLog("b", format="json", stream=lines))
+        postgres.stop()
+        try:
+            assert await running.open(())
+            assert machine.starts is None
+        finally:
+            postgres.start()
+        await until(lambda: machine.starts == 1)
+        await running.end()
+        assert [json.loads(line).get("note") for line in lines.getvalue().splitlines()].count("vault_refused") == 1
+
+    asyncio.run(start())
+
+
+@pytest.mark.live
+@pytest.mark.req("N10")
+def test_a_store_that_starts_while_its_database_is_down_serves_when_it_is_up(postgres: Server) -> None:
+    async def start() -> None:
+        store = StoreConfig(enabled=True, name="late", place=postgres.url)
+        postgres.stop()
+        try:
+            broker = LiveBroker(BrokerConfig(listeners=(ListenerConfig(port=0),)), None, [store])
+            await broker.start()
+        finally:
+            postgres.start()
+        async with heliograph.connect(broker.address, request_timeout=30) as client:
+            while not await client.stores():
+                await asyncio.sleep(0.1)
+            await client.publish("a", b"x", reliable=True)
+        await broker.stop()
+
+    asyncio.run(start())
+
+
+@pytest.mark.live
+@pytest.mark.req("N10")
+@pytest.mark.parametrize(("right", "wrong"), [("tests@", "nobody_known@"), ("/postgres?", "/nowhere?")])
+def test_a_node_whose_database_refuses_it_ends_at_once(postgres: Server, right: str, wrong: str) -> None:
+    lines = io.StringIO()
+    node = a_node(1, postgres.url.replace(right, wrong))
+    node.machines["counting"] = Patient()
+    assert asyncio.run(run_node(node, (), NodeLog("b", format="json", stream=lines))) == 1
+    assert "does not exist" in lines.getvalue()
 
 
 @pytest.mark.live

@@ -53,7 +53,10 @@ class Disks:
         self._disks: dict[str, VaultThread] = {}
 
     async def open(self, runner: MachineInputs, vault: Vault) -> Reason | None:
-        """Open a machine's vault and tell the machine. None, or why it is not open; it may open later."""
+        """Open a machine's vault and tell the machine. None, or why it is not open; it may open later.
+
+        None also if its server is not there, or starts: the machine is told when it is.
+        """
         assert runner.name not in self._disks, f"{runner.name} has two vaults"
         disk = self._disks[runner.name] = VaultThread(self._loop, runner, vault)
         disk.start()
@@ -151,8 +154,14 @@ class VaultThread:
                 self._reads.clear()
             self._ready.notify()
 
-    def _answer(self, answers: Answers, told: VaultOpened | VaultFailed | None, is_new_generation: bool) -> None:
-        """Pass the thread's answers to the machine."""
+    def _answer(
+        self,
+        answers: Answers,
+        told: VaultOpened | VaultFailed | None,
+        is_new_generation: bool,
+        is_absent: bool = False,
+    ) -> None:
+        """Pass the thread's answers to the machine. A vault whose server is absent counts as tried: it may come."""
         if is_new_generation:
             self._runner.answer(())  # take the effects that the machine asked for before it knew of the failure
             self._generation += 1
@@ -164,7 +173,7 @@ class VaultThread:
         if told is not None:
             self._runner.hand("tell", 0, self._runner.machine.tell, told)
             if not self.tried.done():
-                self.tried.set_result(told.reason if isinstance(told, VaultFailed) else None)
+                self.tried.set_result(told.reason if isinstance(told, VaultFailed) and not is_absent else None)
 
     def _end(self, error: BaseException | None) -> None:
         if error is not None:
@@ -245,8 +254,8 @@ class VaultThread:
             if backend is not None:
                 backend.close()
             before, self._refused = self._refused, error
-            if before is None or before.reason is not error.reason:
-                self._call(self._answer, [], VaultFailed(name, error.reason, error.problem), False)
+            if before is None or (before.reason, before.is_absent) != (error.reason, error.is_absent):
+                self._call(self._answer, [], VaultFailed(name, error.reason, error.problem), False, error.is_absent)
             return
         self._backend, self._refused = backend, None
         if backend.narrowed:

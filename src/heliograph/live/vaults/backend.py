@@ -19,14 +19,16 @@ from heliograph.vault import Change, Committed, Found, Query, TailDamage
 class VaultError(HeliographError):
     """A back end failed. After VAULT_FULL it can be used again; after any other reason it has to be reopened.
 
-    ``is_content``: it refused what it was given, and can be used again for other jobs.
+    ``is_content``: it refused what it was given, and can be used again for other jobs. ``is_absent``: its server is
+    not there, or not yet: a node that starts waits for it.
     """
 
-    def __init__(self, reason: Reason, problem: str, *, is_content: bool = False) -> None:
+    def __init__(self, reason: Reason, problem: str, *, is_content: bool = False, is_absent: bool = False) -> None:
         super().__init__(f"{reason.word}: {problem}")
         self.reason = reason
         self.problem = problem
         self.is_content = is_content
+        self.is_absent = is_absent
 
 
 class Backend(Protocol):

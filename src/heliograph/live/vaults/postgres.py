@@ -7,7 +7,9 @@ Not here: tables and their meaning (tables.py), the thread (live/disk.py).
 
 An advisory lock keeps a second store out while the connection is open. Each transaction raises a counter: after the
 connection broke, the counter tells whether the last transaction was made, and it is repeated only if it was not. If no
-server answers within RECONNECT_S, the vault fails, with everything under way.
+server answers within RECONNECT_S, the vault fails, with everything under way. A server that accepts connections and
+refuses ours (a wrong password, another database) is told from one that is not there or that starts: by PQping, as
+messages come in the server's language.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from time import monotonic, sleep
 from typing import Any
 
 import psycopg
-from psycopg import errors, sql
+from psycopg import errors, pq, sql
+from psycopg.conninfo import make_conninfo
 
 from heliograph.errors import Reason
 from heliograph.live.vaults.backend import VaultError
@@ -97,15 +100,29 @@ class PostgresVault:
         self._tables.load()
 
     def _connect(self) -> None:
-        try:
-            self._connection = psycopg.connect(self._place, autocommit=True, connect_timeout=CONNECT_S)
-        except psycopg.Error as error:
-            raise self._told(error) from None
+        self._connection = self._dialled(again=True)
         ((locked,),) = self.query("SELECT pg_try_advisory_lock(hashtextextended(?, 0))", (self._schema,))
         if not locked:
             raise VaultError(Reason.VAULT_LOCKED, f"schema {self._schema}: another store uses it")
         self.query("SET synchronous_commit = on")
         self.query("SELECT set_config('search_path', ?, false)", (sql.Identifier(self._schema).as_string(),))
+
+    def _dialled(self, again: bool) -> psycopg.Connection[Any]:
+        try:
+            return psycopg.connect(self._place, autocommit=True, connect_timeout=CONNECT_S)
+        except psycopg.Error as error:
+            is_absent = self._is_absent()
+            if is_absent or not again:
+                raise self._told(error, is_absent) from None
+        return self._dialled(again=False)  # it may have become ready between the two questions
+
+    def _is_absent(self) -> bool:
+        """True if no server accepts connections: it is away, or starts, or ends."""
+        try:
+            place = make_conninfo(self._place, connect_timeout=CONNECT_S)
+        except psycopg.Error:  # not an address at all
+            return False
+        return pq.PGconn.ping(place.encode()) in (pq.Ping.REJECT, pq.Ping.NO_RESPONSE)
 
     def _is_new(self) -> bool:
         in_schema = "SELECT relname FROM pg_class WHERE relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = ?)"
@@ -226,14 +243,14 @@ class PostgresVault:
         except psycopg.Error as error:
             raise self._told(error) from None
 
-    def _told(self, error: psycopg.Error) -> VaultError:
+    def _told(self, error: psycopg.Error, is_absent: bool = False) -> VaultError:
         said = without_password(str(error).strip(), self._place)
         problem = f"schema {self._schema}: {said or type(error).__name__}"
         for kind, reason in _REASONS:
             if isinstance(error, kind):
                 return VaultError(reason, problem)
         broken = self._connection is None or self._connection.closed
-        return (BrokenError if broken else VaultError)(Reason.VAULT_FAILED, problem)
+        return (BrokenError if broken else VaultError)(Reason.VAULT_FAILED, problem, is_absent=is_absent)
 
 
 def _with_their_placeholders(text: str) -> str:
