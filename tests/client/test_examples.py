@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from heliograph.broker.config import BrokerConfig
+from heliograph.stores.config import StoreConfig
 from tests.client.live import a_broker, on_the_loop
 
 pytestmark = pytest.mark.live
@@ -65,6 +66,15 @@ async def test_an_example_does_what_it_says(name: str, tmp_path: Path) -> None:
         code, out, err = await run_example(name, broker.address, **environment)
     assert (code, err) == (0, "")
     assert SAYS[name] in out
+
+
+@pytest.mark.req("N19")
+@on_the_loop
+async def test_the_example_of_a_request_works_beside_a_store(tmp_path: Path) -> None:
+    async with a_broker(services=[StoreConfig(enabled=True, place=str(tmp_path))]) as broker:
+        code, out, err = await run_example("request_reply.py", broker.address)
+    assert (code, err) == (0, "")
+    assert out == SAYS["request_reply.py"]
 
 
 @on_the_loop

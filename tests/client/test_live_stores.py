@@ -152,6 +152,26 @@ async def test_without_a_store_the_error_says_what_to_do() -> None:
             assert caught.value.reason is Reason.STORE_MISSING
 
 
+@pytest.mark.req("N19")
+@on_the_loop
+async def test_a_store_or_a_monitor_at_another_broker_answers_no_request(tmp_path: Path) -> None:
+    async with a_network({"a": [], "b": ["a"]}, services={"b": [a_store(tmp_path)]}) as brokers:
+        there = brokers["b"].address
+        async with heliograph.connect(brokers["a"].address) as asker, heliograph.connect(there) as answerer:
+            watched = await answerer.subscribe("#", listens=True, wide=True)
+            with pytest.raises(heliograph.NoRespondersError):
+                await asker.request("service", "?")
+
+            async def answer(request: heliograph.Publication) -> None:
+                await answerer.reply(request, "!")
+
+            await answerer.subscribe("service", callback=answer, wide=True)
+            assert (await asker.request("service", "again")).payload == b"!"
+            assert [(await anext(watched)).payload for _ in range(2)] == [b"?", b"again"]
+            with pytest.raises(UsageError, match="group"):
+                await answerer.subscribe("service", group="g", listens=True)
+
+
 @on_the_loop
 async def test_a_subscriber_that_roams_gets_what_it_missed_once(tmp_path: Path) -> None:
     services = {"b": [a_store(tmp_path)]}

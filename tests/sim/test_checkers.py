@@ -248,11 +248,11 @@ def test_isolation_notices_what_a_condition_does_not_fit_and_changed_headers() -
 
 
 def test_covered_notices_a_broker_and_a_cluster_that_tell_too_much() -> None:
-    def told(by_broker: int, by_cluster: int) -> dict[str, Any]:
+    def told(by_broker: int, by_cluster: int, listening: int = 0) -> dict[str, Any]:
         return {
             "broker": "x",
-            "members": [{"broker": "x", "interests": by_broker}],
-            "clusters": [{"cluster": "main", "interests": by_cluster}],
+            "members": [{"broker": "x", "interests": by_broker, "listening": listening}],
+            "clusters": [{"cluster": "main", "interests": by_cluster, "listening": listening}],
         }
 
     world = World("covered", reports={"map": told(2, 3)})
@@ -270,6 +270,21 @@ def test_covered_notices_a_broker_and_a_cluster_that_tell_too_much() -> None:
         "a has told 2 interests, but 1 cover everything that is wanted there",
         "b has told 2 interests, but 1 cover everything that is wanted there",
         "cluster main has told 2 interests, but 1 cover everything that is wanted there",
+    ]
+
+
+@pytest.mark.req("N19")
+def test_covered_compares_interests_that_only_listen_among_themselves() -> None:
+    report = {"broker": "x", "members": [{"broker": "x", "interests": 2, "listening": 1}], "clusters": []}
+    world = World("covered", reports={"map": report})
+    for who in ("s", "far"):
+        world.subscribe(who, 1, "x/y")
+        for number, pattern in ((2, "#"), (3, "z")):
+            world.write("subscribing", who, number, pattern, "drop_oldest", True, "", True)
+    assert world.verdict() == []
+    report["members"] = [{"broker": "x", "interests": 2, "listening": 2}]
+    assert world.verdict() == [
+        f"{host} has told 2 interests, but 1 cover everything that is wanted there" for host in ("a", "b")
     ]
 
 
@@ -435,3 +450,36 @@ def test_delivery_gives_a_new_subscription_a_second_to_spread() -> None:
     world.publish(1)
     world.write("flushed", "p", 1)
     assert world.verdict() == []
+
+
+# Responders.
+
+
+def a_request(*, answers: bool, why: str, calm_s: float = 2, disturbed: bool = False) -> list[str]:
+    """Somebody listens to everything, somebody perhaps answers; one request ends like this."""
+    world = World("responders")
+    world.write("settled", "the network")
+    world.write("subscribing", "far", 1, "#", "drop_oldest", True, "", True)
+    world.write("subscribed", "far", 1)
+    if answers:
+        world.subscribe(pattern="service/+")
+    world.loop.now += int(calm_s * SECOND)
+    world.write("inquired", "p", 1, "service/1")
+    if disturbed:
+        world.write("disturbed", "the network")
+    world.write("unanswered", "p", 1, why)
+    return world.verdict()
+
+
+@pytest.mark.req("N19")
+def test_responders_blames_a_request_that_waits_for_a_store_and_one_refused_beside_a_responder() -> None:
+    assert a_request(answers=False, why="responders_missing") == []
+    assert a_request(answers=True, why="time_out") == []
+    assert "no subscriber could answer" in a_request(answers=False, why="time_out")[0]
+    assert "a subscriber could answer" in a_request(answers=True, why="responders_missing")[0]
+
+
+@pytest.mark.req("N19")
+def test_responders_does_not_judge_while_the_network_changes() -> None:
+    assert a_request(answers=False, why="time_out", calm_s=0) == []
+    assert a_request(answers=False, why="time_out", disturbed=True) == []

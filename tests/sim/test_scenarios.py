@@ -62,6 +62,13 @@ def test_slow_consumers_lose_what_their_policy_says_and_it_is_counted() -> None:
     assert "slow_consumer" in [reason for _, reason in hung_up]
 
 
+@pytest.mark.req("N19")
+def test_requests_of_both_kinds_are_judged() -> None:
+    result = held("requests", 1)
+    assert result.tally["answerable"] > 50
+    assert result.tally["unanswerable"] > 50
+
+
 @pytest.mark.req("N18", "O8")
 def test_the_access_scenario_denies_and_allows() -> None:
     result = play(load("access"), 1, keep_journal=True)

@@ -26,6 +26,7 @@ LINK_NAMED = network.LinkUp([1], 5, "b5", "main", 9, "0a0b", network="plant")
 MEMBER = network.Member(5, "b5", "main", 3, 0, 9, 2, {6: 100}, "heliograph://127.0.0.1:4717", {6: 8})
 GATEWAY = network.Gateway(5, "b5", "main", 6, 9, 4, {7: 1100}, {6: 96})
 CHANGE = network.Interest(5, False, 9, 3, add=["a/+"], remove=["b"], add_groups=[("jobs", "workers")])
+LISTENING = network.Interest(5, False, 9, 4, add_listening=["#"], remove_listening=["b/+"])
 SNAPSHOT = network.Interest(6, True, 8, 1, full=True, add=["#"])
 OFFER = network.Sync(has=[("member", 5, 9, 2), ("wide", 6, 8, 1)])
 WISH = network.Sync(wants=[("narrow", 5), ("gateway", 6)])
@@ -74,6 +75,12 @@ GOLDEN: dict[str, tuple[Kind, str, Any, Any]] = {
         '{"owner":5,"wide":false,"incarnation":9,"number":3,"add":["a/+"],"remove":["b"],'
         '"add_groups":[["jobs","workers"]]}',
         CHANGE,
+        network.decode_interest,
+    ),
+    "INTEREST, of those that only listen": (
+        Kind.INTEREST,
+        '{"owner":5,"wide":false,"incarnation":9,"number":4,"add_listening":["#"],"remove_listening":["b/+"]}',
+        LISTENING,
         network.decode_interest,
     ),
     "INTEREST, a snapshot": (

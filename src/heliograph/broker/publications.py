@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from heliograph.broker.contents import event_of
 from heliograph.broker.hot import frames_of
 from heliograph.broker.links import Link, Links
 from heliograph.broker.routes import Route, Share
@@ -108,12 +109,16 @@ class Publications:
         if route.content is not None:
             route = route.content.route(frame.raw)
         self.spread(link, route, frame.raw, now)
-        if frame.flags & Flag.REQUEST and route.is_empty:
+        if frame.flags & Flag.REQUEST and not self._is_answered(route, frame):
             subject = str(headers.get(REPLY_TO, ""))[:256]
             text = f"no subscriber answers on {frame.topic.decode()}"
             self._links.count(Reason.RESPONDERS_MISSING)
             body = bodies.refusal(Reason.RESPONDERS_MISSING, text, subject)
             self._links.put(link, control(Kind.REFUSED, 0, body))
+
+    def _is_answered(self, route: Route, frame: Frame) -> bool:
+        """True if some subscriber in reach may answer a request. Those that only listen (stores, monitors) do not."""
+        return route.answers_here or self._routing.destinations.answers(frame.topic, lambda: event_of(frame.raw))
 
     def _direct(self, link: Link, frame: Frame, headers: dict[str, Any], denied: bool, now: Instant) -> None:
         """Send a publication to the sessions that it names, and to no others."""

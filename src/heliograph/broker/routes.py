@@ -88,9 +88,11 @@ class Route:
         self.one = self.only if self.only is not None and self.only.own is True else None
 
     @property
-    def is_empty(self) -> bool:
-        """True if there is no sink."""
-        return not self.sinks and not any(share.members or share.elsewhere for share in self.shares)
+    def answers_here(self) -> bool:
+        """True if a client of this broker, or a member of a group anywhere, may answer a request."""
+        if any(share.members or share.elsewhere for share in self.shares):
+            return True
+        return any(sink.neighbour is None and not sink.listens for sink in self.sinks)
 
 
 class PlainRoutes(dict[bytes, Route]):

@@ -177,15 +177,17 @@ class Subscriptions:
             raise ProtocolError(Reason.SUBSCRIBE_DENIED, "an inbox is for its own session only")
         if len(body.group) > GROUP_NAME_MAX or not body.group.isprintable():
             raise ProtocolError(Reason.BODY_MALFORMED, f"group must be printable, at most {GROUP_NAME_MAX} characters")
+        if body.group and body.listens:
+            raise ProtocolError(Reason.BODY_MALFORMED, "a member of a group answers requests: listens is for others")
         policy = Policy(body.policy)
         if body.language == "topic":
             if body.where:
                 raise ProtocolError(Reason.BODY_MALFORMED, f"a condition needs a language: {', '.join(LANGUAGES)}")
-            return Subscription(body.number, pattern, policy, body.echo, body.group), None
+            return Subscription(body.number, pattern, policy, body.echo, body.group, listens=body.listens), None
         self._steps.spend(len(body.where) // CHARACTERS_PER_STEP)
         condition = condition_of(body.language, body.where)
         asked = (condition.language, condition.text)
-        return Subscription(body.number, pattern, policy, body.echo, body.group, *asked), condition
+        return Subscription(body.number, pattern, policy, body.echo, body.group, *asked, body.listens), condition
 
     def _refuse(self, link: Link, number: int, error: ProtocolError) -> None:
         self._links.count(error.reason)
@@ -409,6 +411,7 @@ class Subscriptions:
                 "policy": subscription.policy.value,
                 "echo": subscription.echo,
                 "group": subscription.group,
+                "listens": subscription.listens,
                 "language": subscription.language,
                 "where": subscription.where,
             }
@@ -450,4 +453,5 @@ def _new_sink(link: Link, subscriptions: list[Subscription]) -> Sink:
     numbers = pack(f"<{len(subscriptions)}I", *(subscription.number for subscription in subscriptions))
     holds = any(subscription.policy is Policy.HOLD for subscription in subscriptions)
     disconnects = any(subscription.policy is Policy.DISCONNECT for subscription in subscriptions)
-    return Sink(link, numbers, own, holds, disconnects)
+    listens = all(subscription.listens for subscription in subscriptions)
+    return Sink(link, numbers, own, holds, disconnects, listens)

@@ -87,7 +87,7 @@ def _subscribe(
         raise UsageError("--from goes with --durable; `heliograph replay` prints what was stored")
     try:
         how: dict[str, Any] = {"policy": policy, "echo": echo, "group": group, "wide": wide}
-        how |= {"where": where, "language": language}
+        how |= {"where": where, "language": language, "listens": not group}  # it prints, and answers no request
         if durable:
             how |= {"durable": durable, "start": start, "secret": c.shared_secret(secret_file)}
         c.run_until_ended(_work(there, filters or ["#"], how, grant, as_json=as_json, count=count, timeout=timeout))

@@ -103,6 +103,7 @@ class Subscribe:
     wide: bool = False  # in force at every broker in reach, not only at the session's own
     where: str = ""  # a condition on publications, beyond the topic
     language: str = "topic"  # of ``where``; "topic": no condition
+    listens: bool = False  # it answers no request, as a monitor; not with a group
 
 
 @dataclass(frozen=True, slots=True)

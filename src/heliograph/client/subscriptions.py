@@ -44,6 +44,7 @@ class LocalSubscription:
         "group",
         "inbox",
         "language",
+        "listens",
         "number",
         "policy",
         "request",
@@ -60,6 +61,7 @@ class LocalSubscription:
         self.wide = command.wide
         self.where = command.where
         self.language = command.language
+        self.listens = command.listens
         self.request: Request = command.request  # waits until it is in force; 0 afterwards
         self.ending = False  # the program has ended it, the broker has not confirmed that
         self.cut_at = ""  # the broker with which its link was lost; its next WELCOME says whether we were too slow
@@ -91,6 +93,7 @@ class LocalSubscription:
                 wide=self.wide and self.request != 0,
                 language=self.language,
                 where=self.where,
+                listens=self.listens,
             )
         )
 
@@ -221,5 +224,7 @@ def _check(command: Subscribe) -> None:
     for text in (command.where, command.language):
         if not isinstance(text, str):
             raise UsageError(f"a condition and its language are str, not {type(text).__name__}")
+    if command.group and command.listens:
+        raise UsageError("a member of a group answers requests: listens is for subscriptions without a group")
     if command.inbox_frames_max <= 0 or command.inbox_bytes_max <= 0:
         raise UsageError("an inbox has room for at least one publication")

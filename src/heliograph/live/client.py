@@ -289,6 +289,7 @@ class Client(StoreFace, TopicCalls, ResourceCalls):
         callback: Callback | None = None,
         inbox_frames_max: int = 65_536,
         inbox_bytes_max: int = 64 << 20,
+        listens: bool = False,
         durable: str = "",
         start: StartName = "",
         position: Mapping[str, int] | None = None,
@@ -306,8 +307,8 @@ class Client(StoreFace, TopicCalls, ResourceCalls):
         publication goes to one of them, to one at the publisher's own broker if there is one, else to the nearest.
 
         ``policy`` says what happens when this program does not keep up: "drop_oldest" (the default), "disconnect" or
-        "hold".
-        ``echo=False`` leaves out what this client publishes itself. With a ``callback``, plain or async, each
+        "hold". ``echo=False`` leaves out what this client publishes itself. ``listens=True`` is for a program that only
+        watches and never answers: requests do not count it as a responder. With a ``callback``, plain or async, each
         publication is handed to it, one after the other.
 
         A ``durable`` subscription has a name under which stores remember how far this entity has read: after an absence
@@ -339,7 +340,7 @@ class Client(StoreFace, TopicCalls, ResourceCalls):
             bounds = (inbox_frames_max, inbox_bytes_max)
             spoken = language or ("predicates" if where else "topic")
             request = self._calls.number()
-            command = commands.Subscribe(request, filter, chosen, echo, *bounds, group, wide, where, spoken)
+            command = commands.Subscribe(request, filter, chosen, echo, *bounds, group, wide, where, spoken, listens)
             return await self._subscriptions.subscribe(command, callback)
 
         return Subscribing(subscribe)

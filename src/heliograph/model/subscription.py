@@ -32,6 +32,7 @@ class Subscription:
     group: str = ""  # if set, shared with others of the same group and filter; each publication goes to one of them
     language: str = "topic"  # of ``where``
     where: str = ""  # the condition, in the language's canonical form
+    listens: bool = False  # it answers no request, as a store or a monitor
 
     @property
     def wanted(self) -> Wanted:

@@ -142,11 +142,11 @@ class BrokerSession:
         self._write(control(Kind.SUBSCRIBE, self._numbers, bodies.encode(body)))
 
     def subscribe_whole(self, pattern: bytes) -> None:
-        """Pass every delivery for this filter to ``take``. While the service holds its link, publishers that opted in
-        are held too."""
+        """Pass every delivery for this filter to ``take``. It only listens: it answers no request. While the service
+        holds its link, publishers that opted in are held too."""
         self._numbers += 1
         self._whole[self._numbers] = None
-        body = bodies.Subscribe(self._numbers, pattern.decode(), policy=Policy.HOLD.value, echo=False)
+        body = bodies.Subscribe(self._numbers, pattern.decode(), policy=Policy.HOLD.value, echo=False, listens=True)
         self._write(control(Kind.SUBSCRIBE, self._numbers, bodies.encode(body)))
 
     def send_frame(self, frame: bytes) -> None:

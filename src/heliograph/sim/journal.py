@@ -40,6 +40,8 @@ KINDS = {
     "subscribing": "a client's program asked for publications",
     "subscribed": "a subscription is in force",
     "unsubscribing": "a client's program ended a subscription",
+    "inquired": "a client's program sent a request to the subscribers of a topic",
+    "unanswered": "its request got no answer, and why",
     "refused": "a request of a client was refused",
     "restored": "a client is back with all its subscriptions",
     "leaving": "a client's program says goodbye",

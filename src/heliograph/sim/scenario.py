@@ -86,6 +86,7 @@ class Workload:
     until_s: float | None = None  # None: to the end of the scenario
     flush_every: int = 20  # publications between two flushes
     headers: dict[str, Drawn] = field(default_factory=dict)
+    request: tuple[str, ...] = ()  # topics on which it asks, instead of publishing; no simulated client answers
     # subscribing
     subscribe: tuple[str, ...] = ()
     where: tuple[str, ...] = ()  # conditions: each filter is subscribed to with each of them
@@ -93,6 +94,7 @@ class Workload:
     each: int = 1  # subscriptions per filter and condition (with a {k} in it)
     policy: str = Policy.DROP_OLDEST.value
     echo: bool = True
+    listens: bool = False  # these subscriptions answer no request
     reads_per_s: float = 0.0  # how fast the program reads; 0: at once
     inbox_frames_max: int = 65_536
     change_s: Range | None = None  # how often it replaces a subscription by another
@@ -198,9 +200,11 @@ def _workload_problems(workload: Workload, topology: ScenarioTopology, path: str
     found = []
     if workload.client not in topology.clients:
         found.append(f"{path}.client = {workload.client!r}: {suggest(workload.client, list(topology.clients))}")
-    if not workload.publish and not workload.subscribe:
-        found.append(f"{path}: has neither publish nor subscribe")
-    for topic in workload.publish:
+    if not workload.publish and not workload.subscribe and not workload.request:
+        found.append(f"{path}: has neither publish, subscribe nor request")
+    if workload.publish and workload.request:
+        found.append(f"{path}: has both publish and request")
+    for topic in (*workload.publish, *workload.request):
         fault = topic_fault(filled(topic, 1, 1).encode())
         if fault is not None:
             found.append(f"{path}.publish has {topic!r}: {fault}")

@@ -16,7 +16,7 @@ from random import Random
 from struct import Struct
 from typing import Any
 
-from heliograph.client.commands import Close, Drain, Flush, Publish, Subscribe, Taken, Unsubscribe
+from heliograph.client.commands import Close, Drain, Flush, Inquire, Publish, Subscribe, Taken, Unsubscribe
 from heliograph.client.inbox import Inbox
 from heliograph.errors import RefusedError
 from heliograph.model.publication import Publication
@@ -29,6 +29,7 @@ from heliograph.sim.world import World
 from heliograph.topology.scenario_network import ClientPlan, Range, filled
 
 MARK = Struct("<IIQ")  # client, session, number
+INQUIRY_MS = 500  # a request waits this long for its answer
 
 
 class Program:
@@ -49,6 +50,7 @@ class Program:
         self._random: Random = world.random(f"workload/{host.name}")
         self._filler = self._random.randbytes(4096)
         self._subscriptions = 0  # counted over all sessions
+        self._inquiries = 0
         self._begin_session()
         host.call_at_start(self._start)
         world.loop.at(self._drawn(plan.join_s), self._join, host)
@@ -78,7 +80,7 @@ class Program:
             for chosen in _choices(workload):
                 for _ in range(workload.each):
                     self._subscribe(workload, chosen)
-            if workload.publish:
+            if workload.publish or workload.request:
                 first = max(now, int(workload.from_s * SECOND))
                 self._later(first - now + self._gap(workload), self._burst, workload)
             if workload.change_s is not None:
@@ -106,7 +108,9 @@ class Program:
         ours = self._subscriptions
         k = 1 + self._random.randrange(workload.spread)
         wanted, where = (filled(text, self._n, k) for text in chosen)
-        self._world.journal.write("subscribing", self.host.name, ours, wanted, workload.policy, workload.echo, where)
+        self._world.journal.write(
+            "subscribing", self.host.name, ours, wanted, workload.policy, workload.echo, where, workload.listens
+        )
 
         def answered(outcome: Any) -> None:
             if self._leaving:
@@ -131,6 +135,7 @@ class Program:
             inbox_frames_max=workload.inbox_frames_max,
             where=where,
             language=workload.language if where else "topic",
+            listens=workload.listens,
         )
         self._tell(command)
 
@@ -197,7 +202,7 @@ class Program:
             return
         if self._session.publisher.has_room:
             for _ in range(workload.burst):
-                self._publish(workload)
+                (self._inquire if workload.request else self._publish)(workload)
             if self._unflushed >= workload.flush_every:
                 self._flush()
         self._later(self._gap(workload), self._burst, workload)
@@ -215,6 +220,19 @@ class Program:
         headers = {name: self._header(values) for name, values in workload.headers.items()}
         self._world.journal.write("published", self.host.name, self.published, topic, payload, headers)
         self._tell(Publish(topic, payload, headers or None))
+
+    def _inquire(self, workload: Workload) -> None:
+        """Send a request. Nobody answers it: what counts is whether its broker says at once that nobody can."""
+        self._inquiries += 1
+        number = self._inquiries
+        topic = filled(self._random.choice(workload.request), self._n, 1 + self._random.randrange(workload.spread))
+        self._world.journal.write("inquired", self.host.name, number, topic)
+
+        def answered(outcome: Any) -> None:
+            if not self._leaving:
+                self._world.journal.write("unanswered", self.host.name, number, outcome.error.reason.word)
+
+        self._tell(Inquire(self._request(answered), topic, b"", ms_max=INQUIRY_MS))
 
     def _header(self, drawn_from: Drawn) -> int | float | str:
         least, most = drawn_from[0], drawn_from[-1]

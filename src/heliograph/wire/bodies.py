@@ -84,6 +84,7 @@ class Subscribe(Body, frozen=True):
     group: str = ""  # share this filter with other subscriptions that name the same group
     wide: bool = False  # confirm only once every broker in reach knows of it
     where: str = ""  # the condition on events, in that language
+    listens: bool = False  # it answers no request, as a store or a monitor; not with a group
 
 
 class Unsubscribe(Body, frozen=True):

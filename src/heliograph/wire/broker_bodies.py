@@ -110,6 +110,8 @@ class Interest(Body, frozen=True):
     total: Age = 0  # in the last of several bodies: how many interests they contain together
     add: Some[Told] = []
     remove: Some[Told] = []
+    add_listening: Some[Told] = []  # these answer no request: stores and monitors
+    remove_listening: Some[Told] = []
     add_groups: Some[tuple[Told, str]] = []  # what is wanted, and the group
     remove_groups: Some[tuple[Told, str]] = []
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from heliograph.broker.routing.interests import AdvertisedInterests, Interests, snapshot_of, widen
+from heliograph.broker.routing.interests import AdvertisedInterests, Interests, snapshot_of
+from heliograph.broker.routing.reduced import widen
 from heliograph.errors import ProtocolError
 from heliograph.machine import Peer
 from heliograph.model.subscription import Conditional

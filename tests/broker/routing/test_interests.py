@@ -7,12 +7,11 @@ from hypothesis import strategies as st
 from heliograph.broker.routing.interests import (
     OWNER_FILTERS_MAX,
     OWNERS_MAX,
-    SETTLED_AT_ONCE,
     AdvertisedInterests,
     Interests,
     snapshot_of,
-    widen,
 )
+from heliograph.broker.routing.reduced import SETTLED_AT_ONCE, widen
 from heliograph.errors import ProtocolError
 from heliograph.model.topics import covers, matches
 from heliograph.wire.broker_bodies import Interest

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from heliograph.broker.broker import Broker
-from heliograph.broker.routing.interests import SETTLED_AT_ONCE
+from heliograph.broker.routing.reduced import SETTLED_AT_ONCE
 from heliograph.matching.covering import ConditionedFilter, InterestSet
 from tests.broker.routing.mesh import Mesh
 
@@ -86,7 +86,7 @@ def test_a_filter_that_comes_back_before_it_is_gone_covers_what_it_covered() -> 
     before = interests_of_the_cluster(mesh)
     mesh["a"].unsubscribe(1, MANY)
     mesh.run()
-    assert ConditionedFilter(b"a/#") in mesh["a"].broker._routing.advertising.own._covers.roots
+    assert ConditionedFilter(b"a/#") in mesh["a"].broker._routing.advertising.own._answering._covers.roots
     mesh.subscribe("a", 1, "a/#", MANY)
     mesh.pass_time(1_000)
     assert interests_of_the_cluster(mesh) == before

@@ -31,10 +31,12 @@ class Advertising:
     def local_change(self, came: list[Subscription], went: list[Subscription]) -> None:
         """Our own clients' subscriptions changed."""
         change = self.own.change(
-            [one.wanted for one in came if not one.group],
-            [one.wanted for one in went if not one.group],
+            [one.wanted for one in came if not (one.group or one.listens)],
+            [one.wanted for one in went if not (one.group or one.listens)],
             [(one.wanted, one.group) for one in came if one.group],
             [(one.wanted, one.group) for one in went if one.group],
+            [one.wanted for one in came if one.listens],
+            [one.wanted for one in went if one.listens],
         )
         self._tell_change(change)
 

@@ -66,15 +66,23 @@ class Catalogue:
         if age is None:
             return []
         owner = view.interests.owners[(broker, wide)]
-        return snapshot_of(broker, wide, age, list(owner.filters), list(owner.groups))
+        return snapshot_of(broker, wide, age, list(owner.filters), list(owner.groups), list(owner.listening))
 
     def count(self, broker: int, wide: bool) -> int:
-        """How many filters an owner wants."""
+        """How many filters an owner wants, without those that only listen."""
         if broker == self._view.me:
             advertised = self._ours(wide)
             return 0 if advertised is None else len(advertised.filters)
         owner = self._view.interests.owners.get((broker, wide))
         return 0 if owner is None else len(owner.filters)
+
+    def count_listening(self, broker: int, wide: bool) -> int:
+        """How many filters of an owner only listen."""
+        if broker == self._view.me:
+            advertised = self._ours(wide)
+            return 0 if advertised is None else len(advertised.listening)
+        owner = self._view.interests.owners.get((broker, wide))
+        return 0 if owner is None else len(owner.listening)
 
     def _ours(self, wide: bool) -> AdvertisedInterests | None:
         return self._advertising.leadership.advertised if wide else self._advertising.own

@@ -94,7 +94,7 @@ class NetworkConfig:
     )
     interests_max: int = setting(
         10_000,
-        "how many filters a broker or a cluster advertises; beyond it they are widened",
+        "how many filters a broker or a cluster advertises, and as many that only listen; beyond it they are widened",
         least=16,
         reloads=False,
     )

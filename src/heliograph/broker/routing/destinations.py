@@ -1,14 +1,15 @@
 """Destinations: where a topic goes besides a broker's own clients, and which neighbours lead there.
 
 In:    topics, and remote interests whose conditions a publication meets.
-Out:   targets; the sinks of their next hops; which owners have members of the groups that share a topic.
+Out:   targets; the sinks of their next hops; which owners have members of the groups that share a topic; whether one
+       of them may answer a request.
 State: none; the view has the interests and the paths.
 Not here: what is sent there (forwarding.py, parcels.py), our own clients (broker/subscriptions.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 
@@ -17,6 +18,7 @@ from heliograph.broker.routing.plans import Plans
 from heliograph.broker.routing.ports import HopSink
 from heliograph.broker.routing.targets import Targets
 from heliograph.broker.routing.view import View
+from heliograph.matching.condition import Event
 from heliograph.model.subscription import Wanted, filter_of
 
 
@@ -77,6 +79,28 @@ class Destinations:
         for owners in groups.values():
             owners.sort(key=lambda owner: (self._cost_of(owner), owner.broker))
         return Targets(members, tuple(sorted(parts))), groups
+
+    def answers(self, topic: bytes, event: Callable[[], Event]) -> bool:
+        """True if another broker in reach wants this publication and may answer it: more than listens."""
+        interests = self._view.interests
+        if not interests:
+            return False
+        if any(self._may_answer(interest) for interest in interests.match(topic)):
+            return True
+        fields = interests.fields(topic)
+        if not fields:
+            return False
+        content = event()
+        met = (value for field in fields for entry in field.match(content) for value in entry.values)
+        return any(self._may_answer(interest) for interest in met)
+
+    def _may_answer(self, interest: RemoteInterest) -> bool:
+        if interest.listens:
+            return False
+        owner, view = interest.owner, self._view
+        if owner.wide:
+            return owner.broker in view.paths.parts
+        return owner.broker in view.paths.cluster and owner.broker != view.me
 
     def _share(self, share: int, owner: Owner) -> Targets:
         if owner.wide:

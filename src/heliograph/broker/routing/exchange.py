@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from heliograph.broker.routing.catalogue import INNER, Catalogue, Item
+from heliograph.broker.routing.interests import told_in
 from heliograph.broker.routing.ports import Neighbour, Port
 from heliograph.broker.routing.teller import Teller
 from heliograph.broker.routing.view import View
@@ -117,7 +118,7 @@ class Exchange:
             return 1
         bodies = self._catalogue.interests_of(broker, what == "wide")
         self._teller.tell_interests(bodies, neighbour)
-        return 1 + sum(len(body.add) + len(body.add_groups) for body in bodies)
+        return 1 + sum(map(told_in, bodies))
 
     def _say(self, neighbour: Neighbour, sync: Sync) -> None:
         self._teller.put(neighbour, Kind.SYNC, wire.encode(sync))

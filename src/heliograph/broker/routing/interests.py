@@ -2,30 +2,33 @@
 
 In:    our clients' filters as they come and go; other owners' interests as they are told.
 Out:   remote interests that match a topic; Interest bodies to send.
-State: per owner what it wants and the number of its last change; two covering sets, our own and our cluster's.
-Not here: the path to an owner (map.py), telling neighbours (advertising.py), local subscriptions (subscriptions.py).
+State: per owner what it wants and the number of its last change; what we ourselves and our cluster tell.
+Not here: covering (reduced.py), the path to an owner (map.py), telling neighbours (advertising.py), local subscriptions
+          (subscriptions.py).
 Paper: [grid] §1.2, destinations from interests; [resources] §3.2, covering.
 
 An owner is a broker of our cluster, or another part of a cluster. What a broker tells its cluster is reduced by
 covering; what the leader of a cluster tells the network is the union of its members' interests, reduced again. An
 aggregate over its limit is widened, never cut: first conditions are left out, then one filter replaces many.
+
+An interest that only listens (a store's, a monitor's) never answers a request. Such interests are a class of their own:
+covering and widening stay within a class. Otherwise a store's ``#`` would hide whether its broker has a responder.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
+from heliograph.broker.routing.reduced import TOLD_BYTES_MAX, Reduced, condition_wanted
 from heliograph.errors import ProtocolError, Reason
-from heliograph.matching import covering
 from heliograph.matching.boxes.index import IndexFullError
 from heliograph.matching.condition import Condition
 from heliograph.matching.contents import ContentTable, Field
-from heliograph.matching.languages import condition_of
 from heliograph.matching.topics import TopicTable
 from heliograph.model.ages import follows
 from heliograph.model.subscription import Conditional, Wanted, filter_of
-from heliograph.model.topics import HIDDEN_ROOTS, TOPIC_LEVELS_MAX, filter_fault
+from heliograph.model.topics import filter_fault
 from heliograph.wire.broker_bodies import INTERESTS_PER_BODY_MAX, Interest, Told
 
 OWNERS_MAX = 32_768  # two for each broker of a map
@@ -34,12 +37,9 @@ INTERESTS_BYTES_MAX = 512 << 20  # of all owners: about a million interests; bey
 INTEREST_BYTES = 600  # … each takes this much besides its filter and condition
 PENDING_BYTES_MAX = 128 << 20  # of snapshots that have not arrived in full: more than the largest one …
 TOLD_BYTES = 64  # … each interest takes this much besides its text
-SETTLED_AT_ONCE = 16  # interests moved in the covering set because another came or went: about a millisecond
 GROUP_NAME_MAX = 128
-AS_IT_IS = TOPIC_LEVELS_MAX + 1  # a depth at which every filter is told unchanged
 T = TypeVar("T")
 
-TOLD_BYTES_MAX = 4_096  # a longer condition is left out: only its filter is told
 BODY_BYTES_MAX = 128 << 10  # of filters and conditions in one body: parsing them takes a few tenths of a second
 
 Group = tuple[Wanted, str]
@@ -49,13 +49,14 @@ Group = tuple[Wanted, str]
 class Owner:
     """One broker or part of a cluster that wants something. Compared by identity."""
 
-    __slots__ = ("age", "broker", "filters", "groups", "pending", "wide")
+    __slots__ = ("age", "broker", "filters", "groups", "listening", "pending", "wide")
 
     def __init__(self, broker: int, wide: bool) -> None:
         self.broker = broker
         self.wide = wide
         self.age = (0, 0)
         self.filters: dict[Wanted, None] = {}
+        self.listening: dict[Wanted, None] = {}  # those that only listen
         self.groups: dict[Group, None] = {}
         self.pending: list[Interest] = []  # the parts of a snapshot that has not arrived in full
 
@@ -64,39 +65,60 @@ class Owner:
         """Identifies the owner."""
         return (self.broker, self.wide)
 
+    @property
+    def count(self) -> int:
+        """How many interests it has."""
+        return len(self.filters) + len(self.listening) + len(self.groups)
+
 
 class RemoteInterest:
     """An entry of the tables: an owner, what it wants, and the group if the interest is shared."""
 
-    __slots__ = ("condition", "group", "owner", "wanted")
+    __slots__ = ("condition", "group", "listens", "owner", "wanted")
 
-    def __init__(self, owner: Owner, wanted: Wanted, group: str | None, condition: Condition | None) -> None:
+    def __init__(
+        self, owner: Owner, wanted: Wanted, group: str | None, listens: bool, condition: Condition | None
+    ) -> None:
         self.owner = owner
         self.wanted = wanted
         self.group = group
+        self.listens = listens  # it answers no request
         self.condition = condition
 
 
 class Difference:
     """How an owner's interests changed."""
 
-    __slots__ = ("came", "groups_came", "groups_went", "is_cut", "patterns", "went")
+    __slots__ = (
+        "came",
+        "groups_came",
+        "groups_went",
+        "is_cut",
+        "listening_came",
+        "listening_went",
+        "patterns",
+        "went",
+    )
 
     def __init__(self) -> None:
         self.patterns: dict[bytes, None] = {}  # filters whose cached routes have to be forgotten
         self.came: list[Wanted] = []
         self.went: list[Wanted] = []
+        self.listening_came: list[Wanted] = []
+        self.listening_went: list[Wanted] = []
         self.groups_came: list[Group] = []
         self.groups_went: list[Group] = []
         self.is_cut = False  # there was no room for everything that came
 
     def __bool__(self) -> bool:
-        return bool(self.came or self.went or self.groups_came or self.groups_went)
+        alone = self.came or self.went or self.listening_came or self.listening_went
+        return bool(alone or self.groups_came or self.groups_went)
 
     @property
     def wanted(self) -> list[Wanted]:
         """Everything that came or went."""
-        return [*self.came, *self.went, *(group[0] for group in [*self.groups_came, *self.groups_went])]
+        alone = [*self.came, *self.went, *self.listening_came, *self.listening_went]
+        return [*alone, *(group[0] for group in [*self.groups_came, *self.groups_went])]
 
 
 class Interests:
@@ -106,7 +128,7 @@ class Interests:
         self.owners: dict[tuple[int, bool], Owner] = {}
         self._topics: TopicTable[RemoteInterest] = TopicTable()
         self._contents: ContentTable[RemoteInterest] = ContentTable()
-        self._remote: dict[tuple[Owner, Wanted, str | None], RemoteInterest] = {}
+        self._remote: dict[tuple[Owner, Wanted, str | None, bool], RemoteInterest] = {}
         self._bytes = 0  # of all interests
         self._pending_bytes = 0
         self._pending: dict[Owner, int] = {}  # owners whose snapshot has not arrived in full, with its bytes so far
@@ -157,18 +179,23 @@ class Interests:
         if interest.more:
             return Difference()
         filters = dict.fromkeys(heard(told) for part in owner.pending for told in part.add)
+        listening = dict.fromkeys(heard(told) for part in owner.pending for told in part.add_listening)
         groups = dict.fromkeys((heard(told), name) for part in owner.pending for told, name in part.add_groups)
         self._drop_pending(owner)
-        if len(filters) + len(groups) < interest.total and not is_long:
+        if len(filters) + len(listening) + len(groups) < interest.total and not is_long:
             return None
         owner.age = interest.age
         difference = Difference()
         for wanted in [wanted for wanted in owner.filters if wanted not in filters]:
             self._drop(owner, wanted, None, difference)
+        for wanted in [wanted for wanted in owner.listening if wanted not in listening]:
+            self._drop(owner, wanted, None, difference, listens=True)
         for group in [group for group in owner.groups if group not in groups]:
             self._drop(owner, *group, difference)
         for wanted in filters:
             self._keep(owner, wanted, None, difference)
+        for wanted in listening:
+            self._keep(owner, wanted, None, difference, listens=True)
         for group in groups:
             self._keep(owner, *group, difference)
         return difference
@@ -177,7 +204,7 @@ class Interests:
         """Keep a part of a snapshot. If there is no room, the oldest pending snapshots are dropped and asked for
         again."""
         owner.pending.append(part)
-        size = size_of(part) + INTEREST_BYTES + TOLD_BYTES * (len(part.add) + len(part.add_groups))
+        size = size_of(part) + INTEREST_BYTES + TOLD_BYTES * told_in(part)
         self._pending[owner] = self._pending.get(owner, 0) + size
         self._pending_bytes += size
         while self._pending_bytes > PENDING_BYTES_MAX:
@@ -191,27 +218,36 @@ class Interests:
         difference = Difference()
         for told in interest.remove:
             self._drop(owner, heard(told), None, difference)
+        for told in interest.remove_listening:
+            self._drop(owner, heard(told), None, difference, listens=True)
         for told, name in interest.remove_groups:
             self._drop(owner, heard(told), name, difference)
         for told in interest.add:
             self._keep(owner, heard(told), None, difference)
+        for told in interest.add_listening:
+            self._keep(owner, heard(told), None, difference, listens=True)
         for told, name in interest.add_groups:
             self._keep(owner, heard(told), name, difference)
         return difference
 
-    def _keep(self, owner: Owner, wanted: Wanted, group: str | None, difference: Difference) -> None:
-        key = (owner, wanted, group)
+    def _keep(
+        self, owner: Owner, wanted: Wanted, group: str | None, difference: Difference, listens: bool = False
+    ) -> None:
+        key = (owner, wanted, group, listens)
         if key in self._remote:
             return
         size = INTEREST_BYTES + _size(wanted)
-        if len(owner.filters) + len(owner.groups) >= OWNER_FILTERS_MAX or self._bytes + size > INTERESTS_BYTES_MAX:
+        if owner.count >= OWNER_FILTERS_MAX or self._bytes + size > INTERESTS_BYTES_MAX:
             difference.is_cut = True
             return
         self._bytes += size
-        condition = _condition(wanted)
-        remote = self._remote[key] = RemoteInterest(owner, wanted, group, condition)
+        condition = condition_wanted(wanted)
+        remote = self._remote[key] = RemoteInterest(owner, wanted, group, listens, condition)
         self._enter(remote, difference)
-        if group is None:
+        if listens:
+            owner.listening[wanted] = None
+            difference.listening_came.append(wanted)
+        elif group is None:
             owner.filters[wanted] = None
             difference.came.append(wanted)
         else:
@@ -231,8 +267,10 @@ class Interests:
         self._topics.add(pattern, remote)
         difference.patterns[pattern] = None
 
-    def _drop(self, owner: Owner, wanted: Wanted, group: str | None, difference: Difference) -> None:
-        remote = self._remote.pop((owner, wanted, group), None)
+    def _drop(
+        self, owner: Owner, wanted: Wanted, group: str | None, difference: Difference, listens: bool = False
+    ) -> None:
+        remote = self._remote.pop((owner, wanted, group, listens), None)
         if remote is None:
             return
         self._bytes -= INTEREST_BYTES + _size(wanted)
@@ -242,7 +280,10 @@ class Interests:
             difference.patterns[pattern] = None
         elif self._contents.remove(pattern, remote.condition, remote):
             difference.patterns[pattern] = None
-        if group is None:
+        if listens:
+            del owner.listening[wanted]
+            difference.listening_went.append(wanted)
+        elif group is None:
             del owner.filters[wanted]
             difference.went.append(wanted)
         else:
@@ -257,6 +298,8 @@ class Interests:
             self._drop_pending(owner)
             for wanted in list(owner.filters):
                 self._drop(owner, wanted, None, difference)
+            for wanted in list(owner.listening):
+                self._drop(owner, wanted, None, difference, listens=True)
             for group in list(owner.groups):
                 self._drop(owner, *group, difference)
         return difference
@@ -268,21 +311,18 @@ class Interests:
 class AdvertisedInterests:
     """What one owner (we ourselves, or our part of the cluster) tells others that it wants: reduced, numbered, bounded.
 
-    While there is too much to tell, only the first ``_depth`` levels of filters are told, without conditions. The depth
-    is computed again when the limit is passed again, or when everything fits unchanged.
+    The limit holds for each class: for interests that may answer requests, and for those that only listen.
     """
 
-    __slots__ = ("_covers", "_depth", "_filters_max", "_groups", "age", "broker", "filters", "wide")
+    __slots__ = ("_answering", "_groups", "_listening", "age", "broker", "wide")
 
     def __init__(self, broker: int, wide: bool, incarnation: int, filters_max: int, number: int = 0) -> None:
         self.broker = broker
         self.wide = wide
         self.age = (incarnation, number)
-        self.filters: dict[Wanted, int] = {}  # as last told, and how many interests each represents
-        self._covers = covering.InterestSet()
+        self._answering = Reduced(filters_max)
+        self._listening = Reduced(filters_max)
         self._groups: dict[Group, int] = {}
-        self._filters_max = filters_max
-        self._depth = AS_IT_IS
 
     def renew(self, incarnation: int) -> None:
         """Use a newer incarnation from now on."""
@@ -293,14 +333,24 @@ class AdvertisedInterests:
         self.age = (self.age[0], max(self.age[1], number))
 
     @property
+    def filters(self) -> dict[Wanted, int]:
+        """The interests that may answer requests, as last told, and how many each represents."""
+        return self._answering.filters
+
+    @property
+    def listening(self) -> dict[Wanted, int]:
+        """The same of those that only listen."""
+        return self._listening.filters
+
+    @property
     def is_settled(self) -> bool:
         """False if there is more to tell: then call ``change`` again, without arguments."""
-        return self._covers.is_settled
+        return self._answering.is_settled and self._listening.is_settled
 
     @property
     def widened(self) -> bool:
         """True if some filters are told in a wider form."""
-        return self._depth < AS_IT_IS
+        return self._answering.widened or self._listening.widened
 
     def change(
         self,
@@ -308,72 +358,22 @@ class AdvertisedInterests:
         remove: Iterable[Wanted] = (),
         add_groups: Iterable[Group] = (),
         remove_groups: Iterable[Group] = (),
+        add_listening: Iterable[Wanted] = (),
+        remove_listening: Iterable[Wanted] = (),
     ) -> Difference | None:
         """Filters and groups came or went. Returns the resulting change of what is told, as far as it is settled; None
         if there is none."""
         difference = Difference()
-        came, went = self._change_filters(add, remove)
+        came, went = self._answering.change(add, remove)
         difference.came, difference.went = list(came), list(went)
+        if add_listening or remove_listening or not self._listening.is_settled:
+            came, went = self._listening.change(add_listening, remove_listening)
+            difference.listening_came, difference.listening_went = list(came), list(went)
         difference.groups_came, difference.groups_went = self._change_groups(add_groups, remove_groups)
         if not difference:
             return None
         self.age = (self.age[0], self.age[1] + 1)
         return difference
-
-    def _change_filters(self, add: Iterable[Wanted], remove: Iterable[Wanted]) -> tuple[dict[Wanted, None], ...]:
-        came: dict[Wanted, None] = {}
-        went: dict[Wanted, None] = {}
-        for wanted in remove:
-            self._count(self._covers.remove(_asked(wanted)), came, went)
-        for wanted in add:
-            self._count(self._covers.add(_asked(wanted)), came, went)
-        self._count(self._covers.go_on(SETTLED_AT_ONCE), came, went)
-        roots = len(self._covers.roots)
-        if len(self.filters) > self._filters_max or (self.widened and 2 * roots <= self._filters_max):
-            return self._find_depth(came, went)
-        return came, went
-
-    def _count(self, change: covering.Change, came: dict[Wanted, None], went: dict[Wanted, None]) -> None:
-        """Add a change of roots to what is to be told. A root that came and went again is left out."""
-        filters = self.filters
-        for root in change[1]:
-            told = widen(_wanted(root), self._depth)
-            filters[told] -= 1
-            if not filters[told]:
-                del filters[told]
-                if told in came:
-                    del came[told]
-                else:
-                    went[told] = None
-        for root in change[0]:
-            told = widen(_wanted(root), self._depth)
-            if told not in filters:
-                filters[told] = 0
-                if told in went:
-                    del went[told]
-                else:
-                    came[told] = None
-            filters[told] += 1
-
-    def _find_depth(self, came: dict[Wanted, None], went: dict[Wanted, None]) -> tuple[dict[Wanted, None], ...]:
-        """Choose the largest depth within the limit. Returns what came and went since the last time."""
-        before = dict.fromkeys(wanted for wanted in self.filters if wanted not in came)
-        before.update(went)
-        depth = AS_IT_IS
-        while True:
-            self.filters = {}
-            for root in self._covers.roots:
-                told = widen(_wanted(root), depth)
-                self.filters[told] = self.filters.get(told, 0) + 1
-            if len(self.filters) <= self._filters_max or depth == 0:
-                break
-            if depth == AS_IT_IS and any(isinstance(wanted, Conditional) for wanted in self.filters):
-                depth -= 1
-            else:
-                depth = min(depth, max(filter_of(wanted).count(b"/") + 1 for wanted in self.filters)) - 1
-        self._depth = depth
-        new = dict.fromkeys(wanted for wanted in self.filters if wanted not in before)
-        return new, dict.fromkeys(wanted for wanted in before if wanted not in self.filters)
 
     def _change_groups(self, add: Iterable[Group], remove: Iterable[Group]) -> tuple[list[Group], list[Group]]:
         came: dict[Group, None] = {}
@@ -405,6 +405,8 @@ class AdvertisedInterests:
                 number=self.age[1],
                 add=[tell(wanted) for wanted in difference.came],
                 remove=[tell(wanted) for wanted in difference.went],
+                add_listening=[tell(wanted) for wanted in difference.listening_came],
+                remove_listening=[tell(wanted) for wanted in difference.listening_went],
                 add_groups=[(tell(wanted), name) for wanted, name in difference.groups_came],
                 remove_groups=[(tell(wanted), name) for wanted, name in difference.groups_went],
             )
@@ -417,14 +419,20 @@ class AdvertisedInterests:
 
     def snapshot(self) -> list[Interest]:
         """A full snapshot, for a broker that knows none of it."""
-        return snapshot_of(self.broker, self.wide, self.age, list(self.filters), self.groups)
+        return snapshot_of(self.broker, self.wide, self.age, list(self.filters), self.groups, list(self.listening))
 
 
 def snapshot_of(
-    broker: int, wide: bool, age: tuple[int, int], filters: list[Wanted], groups: list[Group]
+    broker: int,
+    wide: bool,
+    age: tuple[int, int],
+    filters: list[Wanted],
+    groups: list[Group],
+    listening: Sequence[Wanted] = (),
 ) -> list[Interest]:
     """Everything an owner wants, in as many bodies as it takes."""
-    parts = _portions(filters, _size)
+    alone = [*((wanted, False) for wanted in filters), *((wanted, True) for wanted in listening)]
+    parts = _portions(alone, lambda one: _size(one[0]))
     group_parts = _portions(groups, lambda group: _size(group[0]))
     count = max(1, len(parts), len(group_parts))
     return [
@@ -435,11 +443,10 @@ def snapshot_of(
             number=age[1],
             full=True,
             more=part < count - 1,
-            total=len(filters) + len(groups) if part == count - 1 > 0 else 0,
-            add=[tell(wanted) for wanted in (parts[part] if part < len(parts) else ())],
-            add_groups=[
-                (tell(wanted), name) for wanted, name in (group_parts[part] if part < len(group_parts) else ())
-            ],
+            total=len(alone) + len(groups) if part == count - 1 > 0 else 0,
+            add=[tell(wanted) for wanted, listens in _portion(parts, part) if not listens],
+            add_listening=[tell(wanted) for wanted, listens in _portion(parts, part) if listens],
+            add_groups=[(tell(wanted), name) for wanted, name in _portion(group_parts, part)],
         )
         for part in range(count)
     ]
@@ -458,46 +465,12 @@ def _portions(items: list[T], size: Callable[[T], int]) -> list[list[T]]:
     return portions
 
 
+def _portion(portions: list[list[T]], number: int) -> list[T]:
+    return portions[number] if number < len(portions) else []
+
+
 def _size(wanted: Wanted) -> int:
     return len(wanted) if isinstance(wanted, bytes) else len(wanted.filter) + 4 * len(wanted.where)
-
-
-def _asked(wanted: Wanted) -> covering.ConditionedFilter:
-    """A wanted filter in the form of the covering set."""
-    if isinstance(wanted, bytes):
-        return covering.ConditionedFilter(wanted)
-    return covering.ConditionedFilter(wanted.filter, _condition(wanted) or covering.ANYTHING)
-
-
-def _condition(wanted: Wanted) -> Condition | None:
-    """The condition; None if there is none, or if only newer brokers know its language: then only the filter counts."""
-    if isinstance(wanted, bytes):
-        return None
-    try:
-        return condition_of(wanted.language, wanted.where)
-    except ProtocolError:
-        return None
-
-
-def _wanted(asked: covering.ConditionedFilter) -> Wanted:
-    if asked.condition is covering.ANYTHING:
-        return asked.filter
-    return Conditional(asked.filter, asked.condition.language, asked.condition.text)
-
-
-def widen(wanted: Wanted, depth: int) -> Wanted:
-    """A filter that covers this one and has at most ``depth`` levels before a '#'. Conditions are told unchanged or
-    not at all."""
-    if isinstance(wanted, Conditional):
-        if depth == AS_IT_IS and 4 * len(wanted.where) <= TOLD_BYTES_MAX:
-            return wanted
-        wanted = wanted.filter
-    levels = wanted.split(b"/")
-    if levels[0] in HIDDEN_ROOTS:
-        depth = max(depth, 1)  # '#' alone does not match system topics
-    if len(levels) <= depth:
-        return wanted
-    return b"/".join([*levels[:depth], b"#"])
 
 
 def tell(wanted: Wanted) -> Told:
@@ -512,9 +485,19 @@ def heard(told: Told) -> Wanted:
     return told.encode() if isinstance(told, str) else Conditional(told[0].encode(), told[1], told[2])
 
 
+def told_in(interest: Interest) -> int:
+    """How many interests of a snapshot are in this body."""
+    return len(interest.add) + len(interest.add_listening) + len(interest.add_groups)
+
+
+def _alone_in(interest: Interest) -> list[Told]:
+    """The interests of a body that belong to no group."""
+    return [*interest.add, *interest.remove, *interest.add_listening, *interest.remove_listening]
+
+
 def size_of(interest: Interest) -> int:
     """The size of a body, as ``_size`` counts it."""
-    told = [*interest.add, *interest.remove, *(group[0] for group in [*interest.add_groups, *interest.remove_groups])]
+    told = [*_alone_in(interest), *(group[0] for group in [*interest.add_groups, *interest.remove_groups])]
     return sum(len(one) if isinstance(one, str) else len(one[0]) + 4 * len(one[2]) for one in told)
 
 
@@ -522,7 +505,7 @@ def check(interest: Interest) -> None:
     """ProtocolError if a correct broker would not have sent this."""
     if size_of(interest) > 2 * BODY_BYTES_MAX:  # filters, and as much again for groups
         raise ProtocolError(Reason.BODY_MALFORMED, f"more than {2 * BODY_BYTES_MAX} bytes of interests in one body")
-    everything = [*interest.add, *interest.remove]
+    everything = _alone_in(interest)
     for told, name in [*interest.add_groups, *interest.remove_groups]:
         everything.append(told)
         if not name or len(name) > GROUP_NAME_MAX or not name.isprintable():

@@ -96,12 +96,12 @@ class Leadership:
         view = self._view
         me, incarnation = view.me, view.map.me.incarnation
         advertised = self.advertised = AdvertisedInterests(me, True, incarnation, self._interests_max, self._number)
-        advertised.change(list(self._own.filters), [], self._own.groups, [])
+        advertised.change(list(self._own.filters), [], self._own.groups, [], list(self._own.listening))
         self._included = self._others()
         for broker in self._included:
             owner = view.interests.owners.get((broker, False))
             if owner is not None:
-                advertised.change(list(owner.filters), [], list(owner.groups), [])
+                advertised.change(list(owner.filters), [], list(owner.groups), [], list(owner.listening))
         advertised.number_from(self._number + 1)
         self._teller.tell_interests(advertised.snapshot())
         self._look_whether_settled()
@@ -122,9 +122,11 @@ class Leadership:
             owner = self._view.interests.owners.get((broker, False)) or Owner(broker, False)
             if came:
                 difference.came.extend(owner.filters)
+                difference.listening_came.extend(owner.listening)
                 difference.groups_came.extend(owner.groups)
             else:
                 difference.went.extend(owner.filters)
+                difference.listening_went.extend(owner.listening)
                 difference.groups_went.extend(owner.groups)
         self._included = others
         self._change(difference)
@@ -162,7 +164,14 @@ class Leadership:
     def _change(self, difference: Difference) -> None:
         advertised = self.advertised
         assert advertised is not None
-        change = advertised.change(difference.came, difference.went, difference.groups_came, difference.groups_went)
+        change = advertised.change(
+            difference.came,
+            difference.went,
+            difference.groups_came,
+            difference.groups_went,
+            difference.listening_came,
+            difference.listening_went,
+        )
         if change is not None:
             self._teller.tell_interests(advertised.bodies(change))
         self._look_whether_settled()

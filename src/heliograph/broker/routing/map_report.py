@@ -64,6 +64,7 @@ def describe(routing: Routing, peering: Peering) -> dict[str, Any]:
                 "via": view.name_of(paths.steps[broker]) if broker in paths.steps else None,
                 "links": {view.name_of(other): cost for other, cost in member.links.items()},
                 "interests": catalogue.count(broker, False),
+                "listening": catalogue.count_listening(broker, False),
             }
             for broker, member in view.map.members.items()
         ],
@@ -86,6 +87,7 @@ def describe(routing: Routing, peering: Peering) -> dict[str, Any]:
                 "nearest_gateway": view.name_of(gateway),
                 "cost": paths.costs[gateway],
                 "interests": catalogue.count(leader, True),
+                "listening": catalogue.count_listening(leader, True),
             }
             for leader, gateway in paths.parts.items()
         ],

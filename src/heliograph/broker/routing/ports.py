@@ -301,17 +301,20 @@ class Sink:
     _native.c reads: link, own, bytes_max, neighbour, _dropped, _rest, _length.
     """
 
-    __slots__ = ("_dropped", "_length", "_rest", "disconnects", "holds", "link", "numbers", "own")
+    __slots__ = ("_dropped", "_length", "_rest", "disconnects", "holds", "link", "listens", "numbers", "own")
     bytes_max = DELIVERY_BYTES
     neighbour: Neighbour | None = None  # the broker, if the sink is a next hop
 
-    def __init__(self, link: Port, numbers: bytes, own: Sink | bool, holds: bool, disconnects: bool) -> None:
+    def __init__(
+        self, link: Port, numbers: bytes, own: Sink | bool, holds: bool, disconnects: bool, listens: bool = False
+    ) -> None:
         self.link = link
         self.numbers = numbers  # the client's own, packed u32, ascending
         # What the link gets of its own publications. True: the same; a Sink: fewer numbers; False: nothing.
         self.own = own
         self.holds = holds
         self.disconnects = disconnects
+        self.listens = listens  # none of the subscriptions answers requests
         self._dropped = -1  # the count of dropped publications for which ``_rest`` is valid
         self._rest = b""  # the prefix after its length
         self._length = BODY_BYTES + len(numbers)

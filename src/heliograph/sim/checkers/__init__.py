@@ -14,6 +14,7 @@ from heliograph.sim.checkers.once import Once
 from heliograph.sim.checkers.order import Order
 from heliograph.sim.checkers.ordered import Ordered
 from heliograph.sim.checkers.resources import Resources
+from heliograph.sim.checkers.responders import Responders
 from heliograph.sim.checkers.spread import LoadSpread
 from heliograph.sim.checkers.time import NetworkTime
 from heliograph.sim.checkers.ways import Ways
@@ -23,7 +24,7 @@ CHECKERS: dict[str, type[Checker]] = {
     for checker in (
         *(Delivery, Duplicates, Order, Isolation, Bounded, Convergence),
         *(Maps, Ways, Forgotten, NetworkTime, Covered, LoadSpread),
-        *(Kept, Once, Ordered, Resources),
+        *(Kept, Once, Ordered, Resources, Responders),
     )
 }
 

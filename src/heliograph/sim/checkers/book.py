@@ -2,7 +2,7 @@
 
 In:    "subscribing", "unsubscribing" and similar entries.
 Out:   ``present``, for the checkers that extend this class.
-State: per client its subscriptions: number -> filter and condition.
+State: per client its subscriptions: number -> filter and condition; which of them only listen.
 Not here: judging (convergence.py, covered.py); what a subscription must receive (delivery.py).
 """
 
@@ -20,6 +20,7 @@ class Book(Checker):
         """No client is present yet."""
         self.people = people(self.scenario)
         self.present: dict[str, dict[int, Selection]] = {}
+        self.listening: dict[tuple[str, int], None] = {}  # of all subscriptions ever, those that only listen
 
     def on_started(self, who: str, _incarnation: int) -> None:
         """A client's program begins."""
@@ -34,9 +35,13 @@ class Book(Checker):
         """A client is gone, until it is started again."""
         self.present.pop(who, None)
 
-    def on_subscribing(self, who: str, subscription: int, pattern: str, _policy: str, _echo: bool, where: str) -> None:
+    def on_subscribing(
+        self, who: str, subscription: int, pattern: str, _policy: str, _echo: bool, where: str, listens: bool = False
+    ) -> None:
         """A program subscribed."""
         self.present[who][subscription] = (pattern, where)
+        if listens:
+            self.listening[who, subscription] = None
 
     def on_unsubscribing(self, who: str, subscription: int) -> None:
         """The program ended a subscription."""

@@ -74,8 +74,9 @@ class Bounded(Checker):
             self.blame(f"{broker}: {len(in_cluster)} members, above {MEMBERS_MAX}")
         most = NetworkConfig().interests_max
         for row in [*report["members"], *report["clusters"]]:
-            if row["interests"] > most:
-                self.blame(f"{broker}: {row['interests']} interests of one owner, above interests_max = {most}")
+            if max(row["interests"], row["listening"]) > most:
+                told = f"{row['interests']} and {row['listening']} interests"
+                self.blame(f"{broker}: {told} of one owner, above interests_max = {most}")
 
     def _compare(self, what: str, report: dict[str, Any], names: dict[str, str], limits: dict[str, int]) -> None:
         for name, limit in names.items():

@@ -7,8 +7,9 @@ State: none beyond the book.
 Not here: whether enough was told (delivery.py), whether all brokers know it (maps.py).
 Paper: [resources] §3.2, covering; N9, R3.
 
-The needed number is found by comparing every selection of a broker, or of a cluster, with every other (selections.py).
-Each broker has one more interest, for the inboxes of its sessions.
+The needed number is found by comparing every selection of a broker, or of a cluster, with every other of its class
+(selections.py): those that may answer requests, and those that only listen. Each broker has one more interest, for the
+inboxes of its sessions.
 """
 
 from __future__ import annotations
@@ -25,23 +26,30 @@ class Covered(Book):
     name = "covered"
 
     def end(self) -> None:
-        """Compare the interests told with those needed."""
+        """Compare the interests told with those needed, class by class."""
+        reports = {host: self.ask(host, "map") for host in self.scenario.topology.brokers}
+        told, told_wide = map(sum, zip(self._told(reports, "interests"), self._told(reports, "listening"), strict=True))
+        self._measure(sum(map(len, self.present.values())), told, told_wide)
+
+    def _told(self, reports: dict[str, Any], name: str) -> tuple[int, int]:
+        """How many interests of a class brokers and clusters have told; ``name``: of the class, in the report."""
+        listens = name == "listening"
         clusters = {host: plan.cluster for host, plan in self.scenario.topology.brokers.items()}
         selections: dict[str, list[Selection]] = {host: [] for host in clusters}
         for who, wanted in self.present.items():
-            selections[self.people[who].broker] += wanted.values()
-        reports = {host: self.ask(host, "map") for host in clusters}
+            mine = [one for number, one in wanted.items() if ((who, number) in self.listening) is listens]
+            selections[self.people[who].broker] += mine
         needed = {host: uncovered(selections[host]) for host in clusters}
         told, told_wide = 0, 0
         for host, report in reports.items():
             if report is not None:
-                (own,) = (row["interests"] for row in report["members"] if row["broker"] == report["broker"])
-                told += self._compare(host, own, len(needed[host]), 1)
-        for cluster, interests in _of_clusters(reports).items():
+                (own,) = (row[name] for row in report["members"] if row["broker"] == report["broker"])
+                told += self._compare(host, own, len(needed[host]), 0 if listens else 1)
+        for cluster, interests in _of_clusters(reports, name).items():
             members = [host for host, its in clusters.items() if its == cluster]
             whole = uncovered([selection for host in members for selection in needed[host]])
-            told_wide += self._compare(f"cluster {cluster}", interests, len(whole), len(members))
-        self._measure(sum(map(len, selections.values())), told, told_wide)
+            told_wide += self._compare(f"cluster {cluster}", interests, len(whole), 0 if listens else len(members))
+        return told, told_wide
 
     def _compare(self, who: str, interests: int, needed: int, inboxes: int) -> int:
         told = interests - inboxes
@@ -56,10 +64,10 @@ class Covered(Book):
             self.journal.write("measured", "the network", f"{text}, clusters {told_wide}")
 
 
-def _of_clusters(reports: dict[str, Any]) -> dict[str, int]:
+def _of_clusters(reports: dict[str, Any], name: str) -> dict[str, int]:
     """How many interests of each cluster the others have; the maximum, if they do not agree."""
     found: dict[str, int] = {}
     for report in reports.values():
         for row in report["clusters"] if report is not None else ():
-            found[row["cluster"]] = max(found.get(row["cluster"], 0), row["interests"])
+            found[row["cluster"]] = max(found.get(row["cluster"], 0), row[name])
     return found

@@ -67,7 +67,9 @@ class Delivery(Checker):
 
     # Subscriptions in force.
 
-    def on_subscribing(self, who: str, subscription: int, pattern: str, _policy: str, echo: bool, where: str) -> None:
+    def on_subscribing(
+        self, who: str, subscription: int, pattern: str, _policy: str, echo: bool, where: str, _listens: bool = False
+    ) -> None:
         """A program subscribed."""
         self._filters[who, subscription] = (pattern, echo)
         self._conditions[who, subscription] = comparisons_of(where)

@@ -32,7 +32,9 @@ class Isolation(Checker):
         """A program published."""
         self._published[who, number] = (topic, payload, headers)
 
-    def on_subscribing(self, who: str, subscription: int, pattern: str, _policy: str, echo: bool, where: str) -> None:
+    def on_subscribing(
+        self, who: str, subscription: int, pattern: str, _policy: str, echo: bool, where: str, _listens: bool = False
+    ) -> None:
         """A program subscribed."""
         self._wanted[who, subscription] = (pattern, echo, where)
 

@@ -163,22 +163,24 @@ class _Truth:
     def _about_interests(self) -> list[str]:
         """All brokers know as many filters of a broker as it has told, and equally many of a cluster."""
         told = {
-            name: row["interests"]
+            name: _told(row)
             for name, report in self.reports.items()
             for row in report["members"]
             if row["broker"] == name
         }
         found = []
-        wide: dict[str, int] = {}
+        wide: dict[str, tuple[int, int]] = {}
         for name, report in self.reports.items():
             for row in report["members"]:
-                if row["cost"] is not None and row["interests"] != told[row["broker"]]:
-                    other, count = row["broker"], row["interests"]
-                    found.append(f"{name} has {count} interests of {other}, which told {told[other]}")
+                if row["cost"] is not None and _told(row) != told[row["broker"]]:
+                    other, count = row["broker"], _told(row)
+                    found.append(f"{name} has {_said(count)} interests of {other}, which told {_said(told[other])}")
             for row in report["clusters"]:
-                leader, count = self.ids.get(row["leader"], row["leader"]), row["interests"]
+                leader, count = self.ids.get(row["leader"], row["leader"]), _told(row)
                 if wide.setdefault(leader, count) != count:
-                    found.append(f"{name} has {count} interests of the part of {leader}, others have {wide[leader]}")
+                    found.append(
+                        f"{name} has {_said(count)} interests of the part of {leader}, others {_said(wide[leader])}"
+                    )
         return found
 
 
@@ -192,6 +194,16 @@ def reach(start: str, graph: Graph) -> set[str]:
                 found.add(other)
                 ahead.append(other)
     return found
+
+
+def _told(row: dict[str, Any]) -> tuple[int, int]:
+    """How many interests an owner has told, and how many that only listen."""
+    return (row["interests"], row["listening"])
+
+
+def _said(told: tuple[int, int]) -> str:
+    interests, listening = told
+    return f"{interests} and {listening} listening" if listening else str(interests)
 
 
 def _compared(what: str, has: set[str], should: set[str]) -> list[str]:
