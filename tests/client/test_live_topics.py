@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 from time import time_ns
 from typing import Any
@@ -12,20 +13,21 @@ from msgspec import structs
 
 import heliograph
 from heliograph.cli.network_processes import NetworkProcesses
-from heliograph.cli.network_secure import environment
+from heliograph.cli.network_secure import environment, secure_url
 from heliograph.discovery.topics.encryption import TopicKey
 from heliograph.discovery.topics.handover import KeyOffer
 from heliograph.errors import Reason, RefusedError
 from heliograph.live.topic_desk import chain_of
 from heliograph.topology.process_network import generated
+from tests.cli.processes import COMMAND
 
 PATIENCE_S = 100.0
 
 
-def connect(network: NetworkProcesses, person: str) -> Any:
+def connect(network: NetworkProcesses, person: str, url: str = "") -> Any:
     shown = environment(network.folder, network.secure_url, person)
     return heliograph.connect(
-        network.secure_url,
+        url or network.secure_url,
         authority=shown["HELIOGRAPH_AUTHORITY"],
         certificate=shown["HELIOGRAPH_CERTIFICATE"],
         key=shown["HELIOGRAPH_KEY"],
@@ -91,6 +93,48 @@ def test_a_revoked_grant_changes_the_key_and_other_holders_get_the_new_one_also_
 
     async def run() -> None:
         network = NetworkProcesses(generated(1), tmp_path / "topics", bdn=False, secure=True)
+        try:
+            await network.start(lambda said: None)
+            async with asyncio.timeout(PATIENCE_S):
+                await play(network)
+        finally:
+            network.stop(keep_logs=False)
+
+    asyncio.run(run())
+
+
+@pytest.mark.req("T10")
+def test_an_owner_that_returns_answers_for_what_a_command_created(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HELIOGRAPH_STATE_DIR", str(tmp_path / "state"))
+
+    async def command(network: NetworkProcesses, *arguments: str) -> str:
+        shown = {**os.environ, **environment(network.folder, network.secure_url, "alice")}
+        process = await asyncio.create_subprocess_exec(*COMMAND, *arguments, env=shown, stdout=asyncio.subprocess.PIPE)
+        out, _ = await process.communicate()
+        assert process.returncode == 0
+        return out.decode().strip()
+
+    async def play(network: NetworkProcesses) -> None:
+        topic = await command(network, "topic", "create", "plant/hall-3", "--text", "temperature")
+        names = [broker.name for broker in network.brokers]
+        url = secure_url((network.folder / f"{names[1]}.log").read_text())
+        async with connect(network, "alice", url) as earlier:
+            gone = await earlier.create_topic("plant/hall-4", text="temperature")
+            await earlier.create_topic("plant/hall-5", text="pressure")
+        async with connect(network, "alice", url) as alice, connect(network, "bob", url) as bob:
+            while len(alice._desk.home.topics) < 3:
+                await asyncio.sleep(0.02)
+            async with connect(network, "alice", url) as other:
+                await other.withdraw_topic(gone)
+            network.processes[names[0]].kill()  # its process has the only directory
+            found = [one async for one in bob.discover_topics("temperature", timeout=20.0)]
+            assert [(one.topic, one.told_by) for one in found] == [(topic, "alice")]
+            assert bob.verify_topic(found[0]) == "alice"
+
+    async def run() -> None:
+        network = NetworkProcesses(generated(2), tmp_path / "topics", bdn=False, secure=True)
         try:
             await network.start(lambda said: None)
             async with asyncio.timeout(PATIENCE_S):

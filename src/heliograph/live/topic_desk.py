@@ -3,7 +3,8 @@
 In:    conversations to run; publications on Entity/<entity>.
 Out:   their results; keys of encrypted topics, sent to holders and taken from owners.
 State: the keyring, conversations under way, the subscription to Entity/<entity> while something is expected, keys.
-Not here: the conversations themselves (discovery/topics/), the methods of a client (topics.py, topic_keys.py).
+Not here: the conversations themselves (discovery/topics/), the methods of a client (topics.py, topic_keys.py), our own
+          topics (topic_home.py).
 """
 
 from __future__ import annotations
@@ -19,14 +20,15 @@ from heliograph.discovery.topics.encryption import TopicKey
 from heliograph.discovery.topics.epochs import Handing, TopicEpochs
 from heliograph.discovery.topics.handover import KeyOffer, KeyWait
 from heliograph.discovery.topics.listing import SEALED_DOMAIN, Descriptors, encode_descriptors
-from heliograph.discovery.topics.messages import ENTITY_TOPIC, OWNERS_TOPIC
-from heliograph.discovery.topics.owners import OwnTopics
+from heliograph.discovery.topics.messages import ENTITY_TOPIC
 from heliograph.discovery.topics.statements import Statements
 from heliograph.errors import ClosedError, HeliographError, ProtocolError, Reason, RefusedError, UsageError
+from heliograph.live.topic_home import TopicHome
 from heliograph.model.publication import Publication
 
 if TYPE_CHECKING:
     from heliograph.discovery.topics.exchange import TopicConversation
+    from heliograph.discovery.topics.finder import FoundTopic, TopicFinder
     from heliograph.trust.chains import Holder
     from heliograph.trust.keyring import Keyring
 
@@ -80,11 +82,10 @@ class TopicDesk:
         self._subscribing: asyncio.Lock = asyncio.Lock()
         self._linger: asyncio.TimerHandle | None = None
         self._heard_at_all = False  # an answer has come, so the broker lets us publish to directories
-        self._own: OwnTopics | None = None
+        self.home = TopicHome(client, lambda: self.statements)
         self._epochs: TopicEpochs | None = None
         self._tasks: dict[tuple[str, bytes], asyncio.Task[None]] = {}  # what and topic -> keys sent, or awaited
         self._givers: dict[bytes, tuple[str, str]] = {}  # topic -> its owner, and who signed our grant
-        self._own_subscription: Any = None
         self.directories: dict[str, None] = {}  # finished a search of ours, so they are expected to do it again
 
     @property
@@ -126,13 +127,6 @@ class TopicDesk:
         keyring = self.statements.keyring
         assert keyring.own is not None
         return keyring.learn(keyring.own.chain, time_ns()).identity.entity
-
-    @property
-    def own(self) -> OwnTopics:
-        """Our own topics, for searches that no directory answers."""
-        if self._own is None:
-            self._own = OwnTopics(self.statements)
-        return self._own
 
     def seal(self, secret: Descriptors, certificates: Sequence[bytes]) -> bytes:
         """Seal descriptors for the owners of these PEM certificates, and for us."""
@@ -183,6 +177,17 @@ class TopicDesk:
         if conversation.error is not None:
             self._heard_at_all = False  # perhaps the broker no longer lets us
             raise conversation.error
+
+    async def find(self, finder: TopicFinder) -> AsyncIterator[FoundTopic]:
+        """Run a search: each topic as it is found. Topics of our own are taken home."""
+        entity = self.entity
+        async for _ in self.run(finder):
+            for found in finder.take():
+                if found.advertisement.creator == entity and found.change != "gone":
+                    await self.home.take(found)
+                yield found
+        for found in finder.take():
+            yield found
 
     async def _send(self, conversation: TopicConversation) -> None:
         outgoing, conversation.outgoing[:] = list(conversation.outgoing), []
@@ -252,16 +257,11 @@ class TopicDesk:
         except HeliographError:
             pass  # the client was closed meanwhile
 
-    async def present(self) -> None:
-        """We own topics: listen to searches that no directory answers."""
-        if self._own_subscription is None:
-            self._own_subscription = await self._client.subscribe(OWNERS_TOPIC, callback=self._hear_search)
-
-    async def _hear_search(self, publication: Publication) -> None:
-        self.own.hear(publication.payload, time_ns())
-        outgoing, self.own.outgoing[:] = list(self.own.outgoing), []
-        for topic, payload in outgoing:
-            await self._client.publish(topic, payload)
+    def return_home(self) -> None:
+        """We are connected: if this entity has topics from earlier, answer searches for them, in the background."""
+        has_key = all(self._files.get(what) is not None for what in ("certificate", "key", "authority"))
+        if has_key and self.home.may_have_topics:
+            self._begin(("present", b""), self.home.come_back())
 
     def expect(self, directories: Sequence[str]) -> None:
         """These directories finished a search, so they are expected to finish the next one."""

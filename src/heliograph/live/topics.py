@@ -116,7 +116,7 @@ class TopicCalls(TopicKeyCalls):
             await self._revoke(Revocation(id, time_ns() // 1_000_000), GrantBundle(advertise, list(chains)))
         conversation = TopicWithdrawal(self._desk.statements, id, secrets.token_bytes(32), timeout_ms=ms_of(timeout))
         confirmed: str = await self._desk.converse(conversation)
-        self._desk.own.remove(id)
+        self._desk.home.forget(id)
         self._desk.epochs.forget(id)
         return confirmed
 
@@ -125,7 +125,7 @@ class TopicCalls(TopicKeyCalls):
     ) -> OwnTopic | FoundTopic | None:
         """Its advertisement that expires last; None if no topic of ours is known by this id."""
         known: list[OwnTopic | FoundTopic] = [] if isinstance(topic, str) else [topic]
-        own = self._desk.own.get(id)
+        own = self._desk.home.topics.get(id)
         if own is not None:
             known.append(own)
         if not known:
@@ -323,10 +323,7 @@ class TopicCalls(TopicKeyCalls):
         if options:
             raise UsageError(f"discover_topics does not know {', '.join(options)}")
         try:
-            async for _ in desk.run(finder):
-                for found in finder.take():
-                    yield found
-            for found in finder.take():
+            async for found in desk.find(finder):
                 yield found
         finally:
             if watch:
@@ -339,8 +336,7 @@ class TopicCalls(TopicKeyCalls):
             summary.append(done)
 
     async def _keep(self, topic: OwnTopic) -> OwnTopic:
-        self._desk.own.add(topic)
-        await self._desk.present()
+        await self._desk.home.keep(topic)
         return topic
 
 

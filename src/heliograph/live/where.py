@@ -146,6 +146,7 @@ class Connector:
         await client._connect(timeout)
         if heard is not None:
             heard.open()
+        client._desk.return_home()
         return client
 
     def _client_search(self, search: Discover) -> ClientSearch:

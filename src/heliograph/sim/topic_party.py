@@ -9,6 +9,7 @@ Not here: the conversations (discovery/topics/), a program's client (live/topics
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from heliograph.discovery.topics.messages import ENTITY_TOPIC, OWNERS_TOPIC
 from heliograph.discovery.topics.owners import OwnTopics
 from heliograph.discovery.topics.statements import Statements
 from heliograph.discovery.wall_time import WallTime
-from heliograph.errors import Reason, UsageError
+from heliograph.errors import ProtocolError, Reason, UsageError
 from heliograph.machine import (
     Address,
     Dial,
@@ -70,6 +71,13 @@ class Hear:
     """Command: subscribe to this. Publications are in ``heard``."""
 
     filter: str
+
+
+@dataclass(frozen=True, slots=True)
+class Restore:
+    """Command: these are own topics of earlier sessions, as they were kept."""
+
+    records: tuple[bytes, ...]
 
 
 class TopicParty:
@@ -130,8 +138,11 @@ class TopicParty:
             self._outbox.dial(self._dial)
 
     def tell(self, command: Any, now: Instant) -> None:
-        """Handle Begin, AskService, Say or Hear."""
+        """Handle Begin, AskService, Say, Hear or Restore."""
         session = self._session
+        if isinstance(command, Restore):
+            self._restore(command.records, now)
+            return
         if isinstance(command, AskService | Say | Hear):
             if session is None:
                 return  # there is no broker, so it is lost
@@ -151,6 +162,13 @@ class TopicParty:
         assert wall_ns is not None
         conversation.start(wall_ns, now)
         self._pump(now)
+
+    def _restore(self, records: tuple[bytes, ...], now: Instant) -> None:
+        wall_ns = self._clock.at(now)
+        assert wall_ns is not None
+        for record in records:
+            with suppress(ProtocolError):  # not valid, or not ours
+                self._own.restore(record, wall_ns)
 
     def _heard(self, publication: Publication, now: Instant) -> None:
         for conversation in self.conversations:

@@ -21,9 +21,11 @@ from heliograph.discovery.topics.listing import (
     id_of,
 )
 from heliograph.discovery.topics.messages import Advertise, Created, TopicKind, TopicQuery
+from heliograph.discovery.topics.owners import OwnTopics
 from heliograph.discovery.topics.statements import Statements
 from heliograph.errors import ProtocolError, Reason, UsageError
 from heliograph.model.identity import Role
+from heliograph.sim.topic_party import Restore
 from heliograph.trust import envelope
 from tests.discovery.topics.stage import WALL_NS, TopicStage, a_creation, keyring_of, with_id
 
@@ -246,6 +248,42 @@ def test_without_a_directory_owners_that_are_present_answer() -> None:
     [found] = finder.take()
     assert found.advertisement == own.advertisement
     assert (finder.result.directories, finder.result.owners, found.told_by) == ((), ("alice",), "alice")
+
+
+@pytest.mark.req("T10")
+def test_an_owner_in_a_new_session_answers_for_the_topics_of_the_last_one() -> None:
+    stage = TopicStage(brokers=2)
+    own = stage.create().result
+    other = stage.create("bob").result
+    alice = stage.world.hosts["alice"]
+    stage.world.crash(alice)
+    stage.world.start(alice)
+    stage.run(1)
+    stage.world.crash(stage.world.hosts["tdn-1"])
+    alice.tell(alice.seat("party"), Restore((own.record, other.record, b"no record")))
+    finder = stage.search("bob", timeout_ms=5_000)
+    assert [(one.advertisement, one.told_by) for one in finder.take()] == [(own.advertisement, "alice")]
+    stage.run(3_700)
+    late = stage.search("bob", timeout_ms=5_000)
+    assert late.take() == [], "its life is over"
+
+
+@pytest.mark.req("T10")
+def test_of_two_versions_of_a_kept_topic_the_newer_one_counts() -> None:
+    stage = TopicStage()
+    old: OwnTopic = stage.create(creation=a_creation(lifetime_s=60)).result
+    message = messages.unpack(old.record)
+    signed = messages.decode_body(Advertise, envelope.decode(message.body).payload).advertisement
+    renewal = Renewal(signed, message.chains, 7_200)
+    new = stage.finish(stage.begin("alice", lambda say, seed: TopicCreation(say, renewal, seed))).result
+    own = OwnTopics(stage.machine("alice").statements)
+    for record in (new.record, old.record):
+        assert own.restore(record, WALL_NS) == old.advertisement.id
+    kept = own.get(old.advertisement.id)
+    assert kept is not None
+    assert kept.advertisement == new.advertisement
+    with pytest.raises(ProtocolError, match="owner_other"):
+        OwnTopics(stage.machine("bob").statements).restore(new.record, WALL_NS)
 
 
 @pytest.mark.req("T10")

@@ -1,9 +1,10 @@
 """Owners that are online: they answer searches for their own topics when no directory does.
 
-In:    searches on Services/Discovery/Topics/Owners; the topics that this party created.
+In:    searches on Services/Discovery/Topics/Owners; the topics that this party created, in this session or earlier.
 Out:   FOUND messages to requesters.
 State: its own topics, bounded, and the ids of the freshness window.
-Not here: searching (finder.py), directories (directory.py).
+Not here: searching (finder.py), directories (directory.py), keeping topics between sessions
+          (live/own_topics_folder.py).
 Paper: [topics] §6.4, §7: as in peer-to-peer systems, with a time to live.
 
 A search spreads to every owner. Its expiry and its budget of answers bound the traffic: of many owners only about as
@@ -41,6 +42,24 @@ class OwnTopics:
         """A topic that we created or renewed."""
         if len(self._topics) < TOPICS_MAX or topic.advertisement.id in self._topics:
             self._topics[topic.advertisement.id] = topic
+
+    def restore(self, record: bytes, wall_ns: int) -> bytes:
+        """A topic of an earlier session, as it was kept; returns its id. Of two versions the newer one counts.
+
+        ProtocolError unless it is a valid topic of ours.
+        """
+        message = messages.unpack(record)
+        self._statements.learn(message.chains, wall_ns)
+        advertisement, creator, directory = self._statements.read_advertise(message.body, wall_ns)
+        own = self._statements.keyring.own
+        assert own is not None
+        me = self._statements.keyring.holder(own.chain_hash, wall_ns).identity.entity
+        if creator.identity.entity != me:
+            raise ProtocolError(Reason.OWNER_OTHER, f"{advertisement.uuid} is a topic of {creator.identity.entity}")
+        known = self._topics.get(advertisement.id)
+        if known is None or known.advertisement.issued_ms < advertisement.issued_ms:
+            self.add(OwnTopic(advertisement, record, directory.identity.entity))
+        return advertisement.id
 
     def remove(self, id: bytes) -> None:
         """It was withdrawn."""
