@@ -53,7 +53,7 @@ def test_every_settings_file_on_a_page_is_valid(page: Path) -> None:
 
 def test_the_scenarios_on_the_simulation_page_are_valid() -> None:
     names = [parse(block).scenario.name for block in toml_blocks(SIMULATION)]
-    assert names == ["my-plant", "a-store", "two-sites", "three-sites"]
+    assert names == ["my-plant", "a-store", "a-topic", "two-sites", "three-sites"]
 
 
 def test_the_simulation_page_has_every_fault_and_every_check() -> None:

@@ -16,7 +16,7 @@ from heliograph.sim.scenario import Fault, Workload
 from heliograph.sim.scenario_files import load, shipped
 from tests.sweep.seeds import seeds_of
 
-OTHERS = ("network-", "resources-", "contents")  # played by tests of their own
+OTHERS = ("network-", "resources-", "topics-", "contents")  # played by tests of their own
 NAMES = [name for name in shipped() if not name.startswith(OTHERS)]
 
 

@@ -8,6 +8,7 @@ Not here: live back ends (live/vaults/), the meaning of queries (discovery/topic
 
 from __future__ import annotations
 
+from heliograph.discovery.topics.listing import uuid_text
 from heliograph.discovery.topics.queries import Matcher
 from heliograph.errors import ProtocolError, Reason
 from heliograph.repository import (
@@ -32,6 +33,11 @@ class MemoryRepository:
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    @property
+    def uuids(self) -> list[str]:
+        """The topics that it has."""
+        return [uuid_text(id) for id in self._entries]
 
     def carry_out(self, job: RepositoryJob) -> KeptTopics | FoundTopics:
         """Carry out a job; ProtocolError if its query makes no sense."""

@@ -93,6 +93,10 @@ def _idle(stage: ScenarioWorld) -> list[Violation]:
         found.append("the scenario publishes reliably, but nothing was acknowledged")
     if any(each.read for each in stage.scenario.storing) and not counts["taken"]:
         found.append("the scenario has durable subscribers, but they got nothing")
+    if stage.scenario.topic and not counts["created"]:
+        found.append("the scenario has topics, but none was created")
+    if stage.scenario.search and not counts["found"]:
+        found.append("the scenario has searches, but none ended")
     for number, (fault, count) in enumerate(zip(stage.faults.plan, stage.faults.counts, strict=True)):
         struck = count and (fault.kind != "drop_frame" or world.network.frames_lost)
         if not struck:

@@ -21,6 +21,15 @@ from heliograph.sim import selections
 from heliograph.sim.datagrams import DatagramSettings
 from heliograph.sim.distances import NetworkSettings
 from heliograph.sim.resourcing.plans import DiscoveryPlan, ResourcePlan, discovery_problems, resource_problems
+from heliograph.sim.topics.plans import (
+    DirectoryPlan,
+    EntityPlan,
+    GrantPlan,
+    SearchPlan,
+    TopicCastPlan,
+    TopicPlan,
+    TopicsPlan,
+)
 from heliograph.sim.world import HostSettings
 from heliograph.topology.scenario_network import DURATION_S_MAX, Range, ScenarioTopology, filled, range_problems
 from heliograph.topology.toml_tables import suggest
@@ -160,8 +169,26 @@ class Scenario:
     resources: ResourcesConfig | None = None  # settings of every broker's resource service; None: no service
     resource: tuple[ResourcePlan, ...] = ()
     discovery: tuple[DiscoveryPlan, ...] = ()
+    topics: TopicsPlan | None = None  # None: no service for rights to topics
+    directory: tuple[DirectoryPlan, ...] = ()
+    entity: tuple[EntityPlan, ...] = ()
+    topic: tuple[TopicPlan, ...] = ()
+    grant: tuple[GrantPlan, ...] = ()
+    search: tuple[SearchPlan, ...] = ()
     fault: tuple[Fault, ...] = ()
     checks: Checks = field(default_factory=Checks)
+
+    @property
+    def topic_tables(self) -> TopicCastPlan:
+        """All tables about topics."""
+        return TopicCastPlan(
+            topics=self.topics,
+            directories=self.directory,
+            entities=self.entity,
+            topic=self.topic,
+            grants=self.grant,
+            searches=self.search,
+        )
 
     def problems(self, checkers: list[str]) -> list[str]:
         """All problems with it."""
@@ -178,6 +205,7 @@ class Scenario:
             found += discovery_problems(discovery, self.topology.brokers, f"discovery[{number}]")
         if (self.resource or self.discovery) and self.resources is None:
             found.append("resource and discovery need the table [resources], which may be empty")
+        found += self.topic_tables.problems(self.topology.brokers)
         for number, fault in enumerate(self.fault):
             found += _fault_problems(fault, self.scenario, f"fault[{number}]")
         found += [

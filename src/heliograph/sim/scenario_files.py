@@ -1,7 +1,7 @@
 """Scenario files: TOML that is readable for people who do not know the code.
 
-In:    TOML: [scenario], [network], [datagrams], [hosts], [topology], [[workload]], [[fault]], [checks]; or the name of
-       a scenario that comes with Heliograph.
+In:    TOML: [scenario], [network], [datagrams], [hosts], [topology], [[workload]], [[fault]], [checks], and the tables
+       of stores, resources and topics; or the name of a scenario that comes with Heliograph.
 Out:   a Scenario; or ConfigError with all problems at once.
 State: none.
 Not here: the values of a scenario (scenario.py), reading TOML tables into values (topology/toml_tables.py).

@@ -16,6 +16,7 @@ from typing import Any
 from heliograph.broker.config import DEFAULT_PORT
 from heliograph.client.commands import ClientConfig, Target
 from heliograph.client.session import Session
+from heliograph.discovery.topics.config import TDN
 from heliograph.model.identity import Identity, Role
 from heliograph.node import Node
 from heliograph.notes import Note, PublicationsLost, SessionRestored
@@ -27,6 +28,7 @@ from heliograph.sim.resourcing.cast import ResourceCast
 from heliograph.sim.scenario import Scenario
 from heliograph.sim.storing.cast import StoreCast
 from heliograph.sim.tamper import payloads_of_parcels
+from heliograph.sim.topics.cast import TopicCast
 from heliograph.sim.wiring import Wiring
 from heliograph.sim.workloads import MARK, Program
 from heliograph.sim.world import World
@@ -56,17 +58,21 @@ class ScenarioWorld:
         self.checkers: list[Checker] = [CHECKERS[name](scenario, self.world.journal, self.ask) for name in names]
         self.world.journal.watch("note", self._on_note)
         self._clients = [name for group, plan in topology.clients.items() for name in client_names(group, plan)]
-        self.wiring = Wiring(self.world, topology, scenario.resources)
+        self.wiring = Wiring(self.world, topology, scenario.resources, has_rights=scenario.topics is not None)
         self.programs = self._programs()
         self.cast = StoreCast(self.world, scenario.storing)
         self.resource_cast = ResourceCast(
             self.world, scenario.resource, scenario.discovery, scenario.scenario.duration_s
         )
+        head = scenario.scenario
+        self.topic_cast = TopicCast(self.world, scenario.topic_tables, head.duration_s, head.settle_s)
         self.faults = Faults(self.world, scenario.fault, scenario.scenario.duration_s, self.wiring)
 
     def ask(self, host: str, question: str) -> Any:
         """A report of a host's first machine (the broker, or the session); None while it is not running."""
         asked = self.world.hosts[host]
+        if question == "repository":  # what is on its disk, whether it runs or not
+            return self.world.workers.repository(host, TDN).uuids
         if not asked.up:
             return None
         if question.startswith("resources "):

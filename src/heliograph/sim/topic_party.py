@@ -2,7 +2,7 @@
 
 In:    conversations to begin; the broker's bytes; time.
 Out:   frames; the conversations' results stay in the conversations.
-State: a session with one broker, the conversations under way, own topics.
+State: a session with one broker at a time, the conversations under way, own topics.
 Not here: the conversations (discovery/topics/), a program's client (live/topics.py).
 """
 
@@ -41,21 +41,28 @@ if TYPE_CHECKING:
 
 REDIAL_NS = 200_000_000
 KEEP_ALIVE_MS = 5_000
+BEAT_NS = 500_000_000
+SILENT_NS = 2_000_000_000  # of a broker among several: then the next one is dialled
+
+
+Make = Callable[[Statements, bytes], TopicConversation]
+"""Makes a conversation from a party's statements and a seed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """Command: begin this conversation, which the function makes from the party's statements and a seed."""
+    """Command: begin this conversation."""
 
-    make: Callable[[Statements, bytes], TopicConversation]
+    make: Make
 
 
 @dataclass(frozen=True, slots=True)
 class AskService:
-    """Command: ask a service of the broker. Its answers are in ``answers``; a refusal is None."""
+    """Command: ask a service of the broker. A refusal is None; without ``answered``, answers are in ``answers``."""
 
     service: str
     body: dict[str, Any]
+    answered: Callable[[Any, Instant], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +90,20 @@ class Restore:
 class TopicParty:
     """A machine (machine.py): one entity."""
 
-    def __init__(self, entity: str, keyring: Keyring, broker: Address, seed: bytes, *, secure: bool = True) -> None:
+    def __init__(
+        self,
+        entity: str,
+        keyring: Keyring,
+        broker: Address,
+        seed: bytes,
+        *,
+        secure: bool = True,
+        others: tuple[Address, ...] = (),
+    ) -> None:
         self.entity = entity
-        self._dial = Dial(*broker, secure=secure)
+        self._dials = tuple(Dial(*address, secure=secure) for address in (broker, *others))
+        self._tries = 0
+        self._heard_at: Instant = 0
         self._seed = seed
         self._outbox = Outbox()
         self._timers = Timers()
@@ -94,15 +112,17 @@ class TopicParty:
         self._session: BrokerSession | None = None
         self._links = 0
         self._own = OwnTopics(self.statements)
+        self._begun = 0
         self.conversations: list[TopicConversation] = []
         self.answers: list[Any] = []
         self.heard: list[bytes] = []
 
     def clock(self, wall_ns: int, now: Instant) -> None:
         """The first reading marks the start."""
-        if self._clock.at(now) is None:
-            self._outbox.dial(self._dial)
+        is_first = self._clock.at(now) is None
         self._clock.read(wall_ns, now)
+        if is_first:
+            self._redial()
 
     def attach(self, link: LinkId, peer: Peer, now: Instant) -> None:
         """The broker has answered."""
@@ -112,30 +132,48 @@ class TopicParty:
         session.hello(self.entity, keep_alive_ms=KEEP_ALIVE_MS)
         session.subscribe(f"{ENTITY_TOPIC}/{self.entity}".encode(), self._heard)
         session.subscribe(OWNERS_TOPIC.encode(), self._searched)
+        self._heard_at = now
+        if len(self._dials) > 1:
+            self._beat(now)
         self._pump(now)
+
+    def _beat(self, now: Instant) -> None:
+        """A broker that is silent may be cut off from us: with others to go to, we do not wait."""
+        if self._session is None:
+            return
+        if now - self._heard_at > SILENT_NS:
+            self._session.give_up(Reason.SILENT)
+            return
+        self._session.beat()
+        self._timers.set("beat", now + BEAT_NS, self._beat)
 
     def receive(self, link: LinkId, data: bytes, now: Instant) -> None:
         """Read bytes of the broker."""
         if self._session is None or self._session.link != link:
             return
+        self._heard_at = now
         self._session.receive(data, now)
         if self._session.fault is not None:
             self._outbox.hang_up(link, self._session.fault)
         self._pump(now)
 
     def detach(self, link: LinkId, reason: Reason, now: Instant) -> None:
-        """The link is gone: dial again."""
+        """The link is gone: dial the next broker."""
         if self._session is not None and self._session.link == link:
             self._session = None
-        self._timers.set("dial", now + REDIAL_NS, lambda now: self._redial())
+        self._try_next(now)
 
     def failed(self, ticket: Ticket, reason: Reason, now: Instant) -> None:
         """No broker answered."""
+        self._try_next(now)
+
+    def _try_next(self, now: Instant) -> None:
+        self._tries += 1
         self._timers.set("dial", now + REDIAL_NS, lambda now: self._redial())
 
     def _redial(self) -> None:
         if self._session is None:
-            self._outbox.dial(self._dial)
+            self._outbox.dial(self._dials[self._tries % len(self._dials)])
 
     def tell(self, command: Any, now: Instant) -> None:
         """Handle Begin, AskService, Say, Hear or Restore."""
@@ -147,21 +185,33 @@ class TopicParty:
             if session is None:
                 return  # there is no broker, so it is lost
             if isinstance(command, AskService):
-                session.ask(command.service.encode(), command.body, lambda answer, now: self.answers.append(answer))
+                answered = command.answered or (lambda answer, now: self.answers.append(answer))
+                session.ask(command.service.encode(), command.body, answered)
             elif isinstance(command, Say):
                 session.publish(command.topic.encode(), command.payload)
             else:
-                session.subscribe(command.filter.encode(), lambda heard, now: self.heard.append(heard.payload))
+                self.listen(command.filter, lambda heard, now: self.heard.append(heard.payload))
             return
         if not isinstance(command, Begin):
             raise UsageError(f"a party does not know the command {command!r}")
-        seed = sha256(self._seed + len(self.conversations).to_bytes(4, "little")).digest()
-        conversation = command.make(self.statements, seed)
+        self.begin(command.make, now)
+        self._pump(now)
+
+    def listen(self, filter: str, deliver: Callable[[Publication, Instant], None]) -> None:
+        """Subscribe on the present link; without one, nothing happens."""
+        if self._session is not None:
+            self._session.subscribe(filter.encode(), deliver)
+
+    def begin(self, make: Make, now: Instant) -> TopicConversation:
+        """Begin a conversation."""
+        seed = sha256(self._seed + self._begun.to_bytes(4, "little")).digest()
+        self._begun += 1
+        conversation = make(self.statements, seed)
         self.conversations.append(conversation)
         wall_ns = self._clock.at(now)
         assert wall_ns is not None
         conversation.start(wall_ns, now)
-        self._pump(now)
+        return conversation
 
     def _restore(self, records: tuple[bytes, ...], now: Instant) -> None:
         wall_ns = self._clock.at(now)

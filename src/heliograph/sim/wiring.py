@@ -24,12 +24,14 @@ from heliograph.broker.config import (
     TimeConfig,
 )
 from heliograph.discovery.resources.config import ResourcesConfig
+from heliograph.discovery.topics.config import RightsConfig
 from heliograph.model.identity import Identity, Role
 from heliograph.node import BROKER, Node, build
 from heliograph.sim.clock import WallClock
 from heliograph.sim.host import Host
 from heliograph.sim.loop import MILLISECOND
 from heliograph.sim.timeserver import SOCKETS, TimeServer
+from heliograph.sim.topics.authority import keyring_of_party
 from heliograph.sim.world import World
 from heliograph.topology.scenario_network import BrokerPlan, Pair, ScenarioTopology
 from heliograph.wire.frames import service
@@ -41,8 +43,16 @@ ORDER = 1 << 40  # the number of our orders, above those of the admin service, w
 class Wiring:
     """The brokers of a world, and the links that they should have: the first of a pair dials the second."""
 
-    def __init__(self, world: World, topology: ScenarioTopology, resources: ResourcesConfig | None = None) -> None:
+    def __init__(
+        self,
+        world: World,
+        topology: ScenarioTopology,
+        resources: ResourcesConfig | None = None,
+        *,
+        has_rights: bool = False,
+    ) -> None:
         self._resources = resources
+        self._has_rights = has_rights  # each broker has the service that checks grants to topics
         self.pairs: dict[Pair, None] = dict.fromkeys(topology.links)
         self._world = world
         self._topology = topology
@@ -77,7 +87,11 @@ class Wiring:
         services: list[object] = [] if plan.store is None else [replace(plan.store, enabled=True, name=host.name)]
         if self._resources is not None:
             services.append(self._resources)
-        return build(config, seed=seed + host.incarnation, incarnation=incarnation, services=services)
+        keyring = None
+        if self._has_rights:
+            services.append(RightsConfig())
+            keyring = keyring_of_party(host.name, Role.BROKER, f"{self._world.seed}/{host.incarnation}")
+        return build(config, seed=seed + host.incarnation, incarnation=incarnation, services=services, keyring=keyring)
 
     def _config(self, host: str, plan: BrokerPlan) -> BrokerConfig:
         secure = self._is_secure(host)

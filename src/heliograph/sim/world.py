@@ -92,12 +92,13 @@ class World:
         )
         self.disks = SimulatedDisks(loop, self.journal, self.random("disks"), settings.disk_ms)
         self.hosts: dict[str, Host] = {}
-        self._around = self._surroundings(self.random("hosts").random)
+        draw_hosts = self.random("hosts").random
+        self.workers = SimulatedWorkers(loop, draw_hosts, settings.job_ms)
+        self._around = self._surroundings(draw_hosts)
         loop.at(CLOCK_NS, self._tick, None)
 
     def _surroundings(self, draw: Callable[[], float]) -> HostSurroundings:
         """What all hosts share."""
-        settings = self._settings
         effects = EffectCarrier(
             loop=self.loop,
             journal=self.journal,
@@ -106,7 +107,7 @@ class World:
             dials=self._dials,
             datagrams=self.datagrams,
             disks=self.disks,
-            workers=SimulatedWorkers(self.loop, draw, settings.job_ms),
+            workers=self.workers,
         )
         return HostSurroundings(
             loop=self.loop,
@@ -117,8 +118,8 @@ class World:
             effects=effects,
             draw=draw,
             seat_numbers=count(1),
-            linger=LINGER if settings.inputs_per_take_max > 1 else 0.0,
-            inputs_per_take_max=settings.inputs_per_take_max,
+            linger=LINGER if self._settings.inputs_per_take_max > 1 else 0.0,
+            inputs_per_take_max=self._settings.inputs_per_take_max,
         )
 
     def random(self, stream: str) -> Random:

@@ -7,12 +7,17 @@ from heliograph.sim.checkers.covered import Covered
 from heliograph.sim.checkers.delivery import Delivery
 from heliograph.sim.checkers.duplicates import Duplicates
 from heliograph.sim.checkers.forgotten import Forgotten
+from heliograph.sim.checkers.found import TopicsFound
+from heliograph.sim.checkers.granted import TopicsGranted
+from heliograph.sim.checkers.hidden import TopicsHidden
 from heliograph.sim.checkers.isolation import Isolation
 from heliograph.sim.checkers.kept import Kept
+from heliograph.sim.checkers.keys import TopicKeys
 from heliograph.sim.checkers.maps import Maps
 from heliograph.sim.checkers.once import Once
 from heliograph.sim.checkers.order import Order
 from heliograph.sim.checkers.ordered import Ordered
+from heliograph.sim.checkers.replicas import TopicReplicas
 from heliograph.sim.checkers.resources import Resources
 from heliograph.sim.checkers.responders import Responders
 from heliograph.sim.checkers.spread import LoadSpread
@@ -25,6 +30,7 @@ CHECKERS: dict[str, type[Checker]] = {
         *(Delivery, Duplicates, Order, Isolation, Bounded, Convergence),
         *(Maps, Ways, Forgotten, NetworkTime, Covered, LoadSpread),
         *(Kept, Once, Ordered, Resources, Responders),
+        *(TopicsFound, TopicsHidden, TopicsGranted, TopicKeys, TopicReplicas),
     )
 }
 
