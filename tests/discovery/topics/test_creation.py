@@ -23,8 +23,11 @@ from heliograph.discovery.topics.listing import (
 from heliograph.discovery.topics.messages import Advertise, Created, TopicKind, TopicQuery
 from heliograph.discovery.topics.owners import OwnTopics
 from heliograph.discovery.topics.statements import Statements
+from heliograph.discovery.topics.watches import Watches
 from heliograph.errors import ProtocolError, Reason, UsageError
 from heliograph.model.identity import Role
+from heliograph.repository import TopicEntry, TopicQuestion
+from heliograph.sim.loop import SECOND
 from heliograph.sim.topic_party import Restore
 from heliograph.trust import envelope
 from tests.discovery.topics.stage import WALL_NS, TopicStage, a_creation, keyring_of, with_id
@@ -322,6 +325,48 @@ def test_a_restricted_topic_is_found_by_its_readers_only() -> None:
     assert stage.search("bob").result.topics == 0
     assert stage.search("carol").result.topics == 1
     assert stage.search("alice").result.topics == 1, "its owner"
+
+
+@pytest.mark.req("T8")
+@pytest.mark.req("T12")
+@pytest.mark.parametrize("query", [TopicQuery("sql", "floor = 3"), TopicQuery("keywords", "temperature")])
+def test_a_standing_search_is_told_of_restricted_topics_only_if_its_asker_reads_them(query: TopicQuery) -> None:
+    """With an index (sql) and without one (keywords)."""
+    stage = TopicStage(entities=("alice", "bob", "carol"))
+    asked = {
+        entity: stage.begin(entity, lambda say, seed: TopicFinder(say, query, seed, watch=True))
+        for entity in ("alice", "bob", "carol")
+    }
+    stage.run(1)
+    stage.create(creation=a_creation(readers=["carol"]))
+    stage.create(creation=a_creation())
+    stage.run(1)
+    told = {entity: watch.take() for entity, watch in asked.items() if isinstance(watch, TopicFinder)}
+    assert {entity: len(found) for entity, found in told.items()} == {"alice": 2, "bob": 1, "carol": 2}
+
+
+@pytest.mark.req("T8")
+@pytest.mark.req("T12")
+@pytest.mark.parametrize(("language", "text"), [("sql", "floor = 3"), ("keywords", "temperature"), ("", "")])
+def test_a_change_concerns_the_standing_searches_of_those_who_may_see_it(language: str, text: str) -> None:
+    """So no query is run on what its asker may not see, not even to find out that nothing has to be told."""
+    watches = Watches(10)
+    entry = TopicEntry(
+        id=bytes(16),
+        owner="alice",
+        readers=("carol",),
+        words="temperature",
+        properties={"floor": 3},
+        created_ms=1,
+        issued_ms=1,
+        expires_ms=2,
+    )
+    for entity, granted in (("alice", ()), ("bob", ()), ("carol", ()), ("dora", (bytes(16),)), ("erin", (b"x" * 16,))):
+        question = TopicQuestion(language=language, text=text, asker=entity, granted=granted)
+        ring = keyring_of(entity)
+        assert ring.own is not None
+        watches.add(b"1", ring.learn(ring.own.chain, WALL_NS), question, {}, SECOND)
+    assert [watch.asker.identity.entity for watch in watches.concerned(entry)] == ["alice", "carol", "dora"]
 
 
 REFUSED: dict[str, Any] = {

@@ -188,9 +188,12 @@ def test_a_revocation_is_kept_no_longer_than_the_grant() -> None:
     stage.revoke("alice", grant)
     stage.run(1)
     assert [stage.keeper(name).report("overview")["revocations"] for name in stage.brokers] == [1, 1, 1]
+    stage.run(1)
+    assert stage.machine("tdn-1").report("overview")["revocations"] == 1, "a directory asks for them every second"
     stage.run(45)
     said = [stage.keeper(name).report("overview") for name in stage.brokers]
     assert [(one["revocations"], one["revocations_bytes"]) for one in said] == [(0, 0)] * 3
+    assert stage.machine("tdn-1").report("overview")["revocations"] == 0
     assert stage.revoke("alice", grant) is None
     assert stage.counts_at("b1")["grant_expired"] == 1
 
@@ -254,6 +257,17 @@ def test_a_delegator_does_not_use_up_the_share_of_the_owner_above_it() -> None:
     known.expire(100)
     assert (len(known), known.bytes_used) == (0, 0)
     assert known._shares == known._used == known._owners == known._digests == {}
+
+
+@pytest.mark.req("O6", "T11")
+def test_expired_revocations_leave_their_owner_its_whole_share() -> None:
+    known = KnownRevocations(bytes_max=10 * SIZE, owner_bytes_max=4 * SIZE)
+    for round_number in range(3):
+        ends = 100 * (round_number + 1)
+        added = [outcome(known.add, a_revocation("alice", number, until_ms=ends)) for number in range(5)]
+        assert added == [True] * 4 + [Reason.RIGHTS_OVER_LIMIT]
+        known.expire(ends)
+        assert (len(known), known.bytes_used) == (0, 0)
 
 
 @pytest.mark.req("O6", "T11")

@@ -429,7 +429,8 @@ class TopicDirectory:
         """What it keeps, and what it has done."""
         if question != "overview":
             raise UsageError(f"no report is called {question[:64]!r}; ask for overview")
-        searches = {} if self._anchors is None else self._searches.report()
+        running = self._anchors is not None
+        searches = {**self._searches.report(), "revocations": len(self._revocations.known)} if running else {}
         return {
             "directory": self._name,
             "topics": self._topics,
