@@ -15,7 +15,7 @@ from heliograph.broker.config import BrokerConfig, LinkConfig, ListenerConfig, N
 from heliograph.broker.contents import Content
 from heliograph.broker.subscriptions import Subscriptions
 from heliograph.errors import Reason
-from heliograph.guard import AGAIN_NS, Guard
+from heliograph.guard import AGAIN_NS, PLACES_MAX, Guard
 from heliograph.machine import Effects, Peer
 from heliograph.model.origin import origin_of
 from heliograph.notes import Note, WorkFailed
@@ -247,6 +247,26 @@ def test_the_traceback_is_written_once_per_place_and_minute(caught: Caught) -> N
         ("here", 7, "alice", 2),
     ]
     assert len(notes[0].traceback) < 500
+
+
+def test_when_many_places_fail_the_one_that_failed_first_is_forgotten(caught: Caught) -> None:
+    caught.expect()
+    notes: list[Any] = []
+    guard = Guard(notes.append)
+
+    def fail(place: int, now: int) -> None:
+        try:
+            raise ValueError
+        except ValueError as error:
+            guard.caught(f"place {place}", error, now)
+
+    for place in range(PLACES_MAX + 1):
+        fail(place, place)
+    assert len(notes) == PLACES_MAX + 1
+    fail(PLACES_MAX, PLACES_MAX + 1)
+    assert len(notes) == PLACES_MAX + 1, "the last one is remembered, and was told within this minute"
+    fail(0, PLACES_MAX + 2)
+    assert [note.place for note in notes[PLACES_MAX + 1 :]] == ["place 0"]
 
 
 def test_a_simulated_run_has_the_type_of_an_exception_but_no_lines_of_code() -> None:

@@ -184,3 +184,17 @@ def test_a_trace_is_told_way_by_way() -> None:
     ]
     nobody = list(as_text({**answer, "complete": True, "brokers": []}))
     assert nobody == ["a/b enters at a1", "no client would get it"]
+
+
+@pytest.mark.req("O6")
+def test_a_network_that_was_taken_down_leaves_no_key_and_no_folder(run: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "net"
+    folder.mkdir()
+    broker = LocalBroker(name="a1", cluster="a", slot=0, port=4800, pid=os.getpid())
+    state.save(folder, LocalNetwork(brokers=(broker,), links=()))
+    for name in (state.KEY, "a1.toml", "a1.log"):
+        (folder / name).write_text("secret")
+
+    assert run("network", "down", "--dir", folder).code == 0
+
+    assert not folder.exists()

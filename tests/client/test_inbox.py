@@ -34,7 +34,7 @@ def deliver(script: Script, first: int, count: int) -> None:
 
 
 @given(
-    st.lists(st.one_of(st.integers(1, 9), st.just("take"), st.just("all")), max_size=40),
+    st.lists(st.one_of(st.integers(1, 9), st.just("take"), st.just("some"), st.just("all")), max_size=40),
     st.integers(1, 6),
     st.integers(300, 3_000),
 )
@@ -45,6 +45,8 @@ def test_an_inbox_that_drops_keeps_the_newest_within_its_bounds(steps: list, fra
         if step == "take":
             publication = inbox.take()
             taken += [] if publication is None else [publication]
+        elif step == "some":
+            taken += inbox.take_some(2)
         elif step == "all":
             taken += inbox.take_all()
         else:
@@ -53,6 +55,7 @@ def test_an_inbox_that_drops_keeps_the_newest_within_its_bounds(steps: list, fra
             inbox.put(put[-1:])
         assert len(inbox) <= frames_max
         assert inbox.bytes <= bytes_max
+        assert (inbox.bytes > 0) == (len(inbox) > 0)
         assert not inbox.pressing
     rest = inbox.take_all()
     assert inbox.bytes == 0
@@ -171,3 +174,13 @@ def test_a_subscription_that_makes_no_sense_is_refused_at_once(command: Subscrib
     assert script.overview()["subscriptions"] == 0
     with pytest.raises(UsageError):
         script.session.inbox(1)
+
+
+@pytest.mark.req("N15")
+def test_what_was_read_in_portions_leaves_room_for_more() -> None:
+    inbox = Inbox(1, Policy.HOLD, 100, 10_000)
+    for first in range(0, 400, 20):
+        inbox.put([a_publication(number, 100) for number in range(first, first + 20)])
+        assert [one.sequence for one in inbox.take_some(15)] == list(range(first, first + 15))
+        assert [one.sequence for one in inbox.take_some(15)] == list(range(first + 15, first + 20))
+    assert (inbox.bytes, inbox.pressing) == (0, False)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from heliograph.config.load import load_settings, parse_settings
+from heliograph.config.load import load_search, load_settings, parse_settings
 from heliograph.discovery.brokers.config import DIRECTORY_PORT, GROUP, GROUP_PORT, DirectoryConfig, ResponderConfig
 from heliograph.discovery.brokers.services import RESPONDER_SERVICE
 from heliograph.errors import ConfigError
@@ -95,3 +95,14 @@ def test_a_token_of_a_directory_stays_in_its_file_and_off_the_open_network(tmp_p
 def test_the_directory_of_a_broker_has_its_listeners_name_to_itself() -> None:
     (found,) = problems('[bdn]\nenabled = true\n[[listener]]\nname = "bdn"\n')
     assert found.startswith("listener.bdn.name")
+
+
+@pytest.mark.req("O6")
+def test_a_wrong_search_option_of_the_file_or_the_environment_is_told_once(tmp_path: Path) -> None:
+    file = tmp_path / "heliograph.toml"
+    file.write_text("[search]\npings = 'many'\n")
+    with pytest.raises(ConfigError) as caught:
+        load_search(file, {"HELIOGRAPH_SEARCH__TIMEOUT_MS": "soon"})
+    first, second = caught.value.problems
+    assert first.startswith(f"{file}: search.pings = 'many': must be a whole number")
+    assert second.startswith("HELIOGRAPH_SEARCH__TIMEOUT_MS = 'soon': must be a whole number")

@@ -69,3 +69,17 @@ def test_keys_moved_often_do_not_grow_the_heap() -> None:
         timers.set("alive", at, lambda now: None)
     assert len(timers._heap) < 200
     assert timers.next() == 9_999
+
+
+def test_keys_moved_often_still_fire_in_the_order_of_their_times() -> None:
+    timers = Timers()
+    fired: list[int] = []
+    due: dict[int, int] = {}
+    for moved in range(4 * 20 + 1):  # the last move is the one after which stale entries are dropped
+        key = moved % 20
+        due[key] = 100 * (moved // 20) + 7 * key % 20
+        timers.set(key, due[key], lambda now, key=key: fired.append(key))
+    assert len(timers._heap) == 20
+    for now in range(500):
+        timers.run(now)
+    assert fired == sorted(due, key=lambda key: due[key])

@@ -82,6 +82,30 @@ def test_a_broker_that_ended_is_shown_with_what_it_was_linked_to() -> None:
     assert view_of(mesh, "a1").brokers["b2"].state == LOST
 
 
+def test_reports_of_before_do_not_make_a_broker_lead_that_does_not_answer() -> None:
+    mesh = mesh_of(generated(3))
+    leader = mesh.report("a1", "map")["leader"]
+    reports = [mesh.report(name, "map") for name in mesh.nodes if name != leader]
+    assert merged(reports).brokers[leader].leader
+
+    view = merged(reports, [SeenBroker(leader, "a", state=SILENT)])
+    assert [broker.name for broker in view.brokers.values() if broker.leader] == []
+
+
+def test_of_its_own_links_a_broker_is_believed_rather_than_an_older_report_of_another() -> None:
+    mesh = Mesh({"a": ["b"], "b": ["c"], "c": ["a"]})
+    before = mesh.report("b", "map")
+    mesh.kill("c")
+    mesh.pass_time(100)
+
+    view = merged([before, mesh.report("a", "map")])
+    assert {(link.one, link.other): link.suspected for link in view.links} == {
+        ("a", "b"): False,
+        ("a", "c"): True,
+        ("b", "c"): False,
+    }
+
+
 def test_a_partition_is_a_problem_on_both_sides() -> None:
     mesh = Mesh({"a": ["b"], "b": ["c"]})
     mesh.kill("b")

@@ -239,3 +239,33 @@ def test_conditions_that_no_box_tells_apart_are_not_compared_one_by_one(monkeypa
         add(found, ConditionedFilter(b"a", compile("sql", text)))
 
     assert len(compared) < 10
+
+
+@pytest.mark.req("N9")
+def test_an_interest_that_was_removed_covers_nothing_any_more() -> None:
+    wide, narrow, other = (
+        ConditionedFilter(b"t", compile("sql", text))
+        for text in ("b LIKE '%x'", "b LIKE '%x' AND a > 3", "b LIKE '%z'")
+    )
+    for count in (0, LISTED_MAX):
+        reduced = InterestSet()
+        for number in range(count):
+            add(reduced, ConditionedFilter(b"t", compile("sql", f"b LIKE '%{number}'")))
+        add(reduced, other)
+        add(reduced, wide)
+        assert add(reduced, narrow) == ([], [])
+        remove(reduced, narrow)
+        remove(reduced, wide)
+        assert add(reduced, narrow) == ([narrow], [])
+
+
+@pytest.mark.req("N9")
+def test_when_all_that_a_root_covers_is_gone_the_root_goes_at_once() -> None:
+    reduced = InterestSet()
+    wide, middle, narrow = (ConditionedFilter(pattern) for pattern in (b"a/#", b"a/b/#", b"a/b/c"))
+    for interest in (narrow, middle, wide):
+        add(reduced, interest)
+    for interest in (middle, narrow):
+        assert reduced.remove(interest) == ([], [])
+    assert reduced.remove(wide) == ([], [wide])
+    assert reduced.is_settled

@@ -81,6 +81,20 @@ def test_a_flood_of_one_kind_is_cut_and_counted_and_others_are_still_heard() -> 
     assert lines[-2].endswith("log lines_suppressed kind=peer_refused lines=30")
 
 
+@pytest.mark.req("O6")
+def test_a_kind_that_flooded_one_second_is_logged_again_in_the_next() -> None:
+    stream = io.StringIO()
+    now = MORNING
+    log = NodeLog("b1", stream=stream, clock=lambda: now)
+    for second in range(3):
+        for _ in range(LINES_PER_SECOND + 30 - 10 * second):
+            log.heard("broker", PeerRefused(0, Reason.TLS_FAILED, ""))
+        now += 1_000_000_000
+    lines = stream.getvalue().splitlines()
+    assert sum(" peer_refused " in line for line in lines) == 3 * LINES_PER_SECOND
+    assert [line.rpartition(" ")[2] for line in lines if "lines_suppressed" in line] == ["lines=30", "lines=20"]
+
+
 def test_a_line_of_the_node_itself_reads_as_it_was_said() -> None:
     stream = io.StringIO()
     log = NodeLog("b1", stream=stream, clock=lambda: MORNING)

@@ -138,6 +138,17 @@ def test_a_server_that_disagrees_with_most_others_is_not_believed() -> None:
     assert [sample is not None for sample in heard] == [False, False, True]  # one alone is not believed either
 
 
+def test_samples_that_grew_old_agree_as_far_as_clocks_may_have_drifted() -> None:
+    """Their errors sum up to 33 ms when they are new; in 150 s two clocks drift apart by 15 ms at most."""
+    for apart_ms, agrees in ((30, True), (45, True), (50, False)):
+        talk = Talk(ONE, TWO)
+        talk.ask(0)
+        assert talk.servers.receive(answer(talk.nonces[ONE]), MS) is not None
+        talk.ask(150 * S)
+        later = TIME + 150 * S + apart_ms * MS
+        assert (talk.servers.receive(answer(talk.nonces[TWO], later), 150 * S + MS) is not None) == agrees
+
+
 @given(st.integers(0, 4_000_000_000 * S))
 def test_stamps_are_read_as_they_are_written_also_after_2036(time_ns: int) -> None:
     assert 0 <= time_ns - unix_ns(ntp_stamp(time_ns)) <= 1

@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 
 from heliograph.config.load import parse_settings
 from heliograph.errors import ConfigError
-from heliograph.topology.process_network import MEMBERS_MAX, generated, read_topology
+from heliograph.topology.process_network import (
+    MEMBERS_MAX,
+    NetworkTopology,
+    PlannedBroker,
+    generated,
+    read_topology,
+)
 from tests.architecture.house import ROOT
 
 pytestmark = pytest.mark.req("N3", "O9")
@@ -123,6 +129,15 @@ def test_consecutive_ports_leave_out_those_that_were_given() -> None:
     assert [broker.port for broker in topology.brokers] == [4800, 4802, 4801]
     with pytest.raises(ConfigError, match="must be between 0 and 65535"):
         read_topology(PLANT).with_ports(65_535)
+
+
+def test_of_many_brokers_none_gets_the_slot_or_port_of_another() -> None:
+    given = [PlannedBroker(name="a", port=4_801), PlannedBroker(name="b", port=4_802), PlannedBroker(name="c", slot=1)]
+    brokers = (*given, *(PlannedBroker(name=name) for name in "def"))
+    topology = NetworkTopology(brokers=brokers).with_ports(4_800).with_slots()
+
+    assert [broker.port for broker in topology.brokers] == [4_801, 4_802, 4_800, 4_803, 4_804, 4_805]
+    assert [broker.slot for broker in topology.brokers] == [0, 2, 1, 3, 4, 5]
 
 
 @pytest.mark.req("O6")

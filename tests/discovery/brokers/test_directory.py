@@ -369,6 +369,20 @@ def test_ten_thousand_brokers_of_one_island_cost_a_request_no_more_than_ten() ->
     assert known.measured == 10_000
 
 
+@pytest.mark.req("O6")
+def test_nothing_is_left_of_a_broker_that_was_forgotten() -> None:
+    known = KnownBrokers(DirectoryConfig())
+    where = ("192.0.2.1", 1)
+    one = known.add(advertisement("b0", lifetime_s=3), where, NO_COOKIE, 0)
+    known.ponged(one, 10, 0)
+    other = known.add(advertisement("b1", lifetime_s=30), where, NO_COOKIE, 0)
+    assert known.at(where) == [one, other]
+    known.expire(4 * SECOND)
+    assert (known.all(), known.at(where), known.measured, known.islands) == ([other], [other], 0, 0)
+    known.expire(31 * SECOND)
+    assert (known.all(), known.at(where)) == ([], [])
+
+
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 2), st.integers(0, 3), st.integers(1, 90)), max_size=60))
 def test_the_islands_agree_with_the_brokers_whatever_comes(steps: list[tuple[int, int, int, int]]) -> None:
     known = KnownBrokers(DirectoryConfig(brokers_max=5))
@@ -443,6 +457,21 @@ def test_a_broker_can_register_over_a_link() -> None:
     talk.ask()
     talk.directory.detach(9, Reason.CLOSED, talk.now)
     assert talk.directory.report("overview")["guests"] == 0
+
+
+@pytest.mark.req("O6")
+def test_a_guest_that_has_advertised_a_broker_keeps_its_link_when_others_come() -> None:
+    talk = Talk(DirectoryConfig(links_max=3))
+    for link in range(3):
+        talk.directory.attach(link, Peer("tcp", f"192.0.2.1:{50_000 + link}", "bdn"), talk.now)
+    data = service(b"bdn", messages.write(advertisement("b0"), pad=False), 0)
+    talk.directory.receive(0, data, talk.now)
+    talk.directory.take()
+    for number in range(3):
+        talk.directory.attach(10 + number, Peer("tcp", f"198.51.100.{number}:1", "bdn"), talk.now)
+    hung_up = dict(talk.directory.take().hangups)
+    assert 0 not in hung_up
+    assert hung_up[1] is Reason.SOURCE_OVER_SHARE
 
 
 def test_a_guest_that_is_quiet_or_one_too_many_loses_its_link() -> None:
