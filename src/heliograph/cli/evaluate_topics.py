@@ -176,6 +176,7 @@ def _show(report: dict[str, Any]) -> None:
     for title, found in (
         (f"{report['runs']} runs, secured throughout", rows),
         ("one creation, by step", report["steps"]),
+        ("one creation, by the work of the TDN", report["work"]),
         ("signing", report["keys"]),
         ("checks", report["checks"]),
         ("many advertisements", report.get("many", ())),

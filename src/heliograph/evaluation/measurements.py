@@ -64,7 +64,7 @@ def _of_topics(report: dict[str, Any]) -> Iterator[dict[str, Any]]:
         where = {"topology": row["topology"], "what": row["what"]}
         yield from statistics("time", where, row)
         yield value("of it network", where, MS, row["network_ms"])
-    for name in ("steps", "keys", "checks", "many", "languages"):
+    for name in ("steps", "work", "keys", "checks", "many", "languages"):
         for row in report.get(name, ()):
             words = {key: each for key, each in row.items() if isinstance(each, str)}
             numbers = {key: each for key, each in row.items() if type(each) in (int, float)}

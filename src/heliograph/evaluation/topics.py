@@ -1,7 +1,8 @@
 """The experiment of the paper on topics: creation in six steps, discovery of 1, 10 and 100 topics.
 
 In:    a clock, how many runs.
-Out:   rows in milliseconds, local and over a wide area, beside the paper's; the share of each step; RSA beside P-256.
+Out:   rows in milliseconds, local and over a wide area, beside the paper's; the share of each step, and of each kind of
+       work of the directory; RSA beside P-256; the paper's claims, as checks that can fail.
 State: none.
 Not here: whole processes (cli/evaluate_topics.py, --live), RSA beside P-256 (costs.py), the conversations and the
           directory (discovery/topics/).
@@ -41,6 +42,7 @@ from heliograph.discovery.topics.statements import Statements
 from heliograph.evaluation import costs
 from heliograph.evaluation.places import SITES
 from heliograph.evaluation.statistics import Summary, kept, summary
+from heliograph.evaluation.timed_keyring import ENCRYPTING, WORK, TimedKeyring
 from heliograph.model.identity import Role
 from heliograph.trust.certificates import issue, make_authority
 from heliograph.trust.chains import Authorities, Holder
@@ -57,6 +59,8 @@ STEPS = (
     "5 TDN: encrypts the response",
     "6 entity: verifies, countersigns, publishes",
 )
+OF_TDN = (1, 3, 4)  # the steps of the directory …
+ENCRYPTED = (1, 4)  # … and those whose result it encrypts
 COUNTS = (1, 10, 100)
 PAPER = {  # Tables 2 (wide area) and 3 (local): mean, standard deviation, maximum, minimum, standard error
     "wide": {
@@ -77,24 +81,26 @@ LOCAL_MS = 0.2  # a round trip through a broker on one machine
 
 
 class _Parties:
-    """An authority, a directory, and an entity."""
+    """An authority, a directory whose keyring is timed, and an entity."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
         draw = Random("topics").randbytes
         authority = make_authority("evaluation", BEGIN, draw=draw)
         trusted = Authorities.from_pem(authority.certificate)
 
-        def party(name: str, role: Role) -> Statements:
+        def own(name: str, role: Role) -> Own:
             pair = issue(authority, name, (role,), (), BEGIN, 90, draw=draw)
-            return Statements(Keyring(trusted, Own.from_pem(pair.certificate, pair.key)))
+            return Own.from_pem(pair.certificate, pair.key)
 
-        self.entity, self.directory = party("entity", Role.CLIENT), party("tdn-1", Role.DIRECTORY)
+        self.entity = Statements(Keyring(trusted, own("entity", Role.CLIENT)))
+        self.timed = TimedKeyring(trusted, own("tdn-1", Role.DIRECTORY), clock)
+        self.directory = Statements(self.timed)
         config = TopicDirectoryConfig()
         policy = TopicPolicy(config, "tdn-1")
         self.signer = TopicSigner(config, "tdn-1", 1, self.directory, policy)
-        own = self.entity.keyring.own
-        assert own is not None
-        self.holder: Holder = self.directory.keyring.learn(own.chain, WALL_NS)
+        shown = self.entity.keyring.own
+        assert shown is not None
+        self.holder: Holder = self.directory.keyring.learn(shown.chain, WALL_NS)
 
     def creation(self) -> Creation:
         said = Descriptors("plant/hall-3/temperature", "temperature of hall three", ["sensor"], {"floor": 3})
@@ -103,18 +109,25 @@ class _Parties:
 
 def evaluate(clock: Clock, runs: int) -> dict[str, Any]:
     """All results, as plain values."""
-    parties = _Parties()
+    parties = _Parties(clock)
+    parties.timed.restart()
     creations = [_create(parties, clock, number) for number in range(runs)]
+    work = _work(parties, creations)
     records = [_record(parties, number) for number in range(COUNTS[-1])]
     measured = {"create": [sum(one) for one in creations]}
+    encrypting: dict[int, float] = {}
     for count in COUNTS:
+        parties.timed.restart()
         measured[f"find {count}"] = [_find(parties, clock, records[:count], number) for number in range(runs)]
+        encrypting[count] = parties.timed.seconds[ENCRYPTING] * 1_000 / runs
+    steps = [_step(number, creations) for number in range(len(STEPS))]
     return {
         "runs": runs,
         "rows": rows_of(measured, LOCAL_MS),
-        "steps": [_step(number, creations) for number in range(len(STEPS))],
+        "steps": steps,
+        "work": work,
         "keys": costs.keys(clock, min(runs, 50)),
-        "checks": _checks(measured),
+        "checks": _checks(measured, steps, encrypting),
     }
 
 
@@ -199,28 +212,58 @@ def _row(place: str, what: str, times: list[float], local_ms: float) -> dict[str
     }
 
 
+def _work(parties: _Parties, creations: list[list[float]]) -> list[dict[str, Any]]:
+    """What the directory does during a creation, by kind of work."""
+    whole = _in_tdn(creations)
+    took = {work: parties.timed.seconds[work] * 1_000 for work in WORK}
+    took["everything else"] = whole - sum(took.values())
+    return [
+        {"work of the TDN": work, "mean_ms": round(ms / len(creations), 3), "share_in_tdn": round(ms / whole, 3)}
+        for work, ms in took.items()
+    ]
+
+
+def _in_tdn(creations: list[list[float]]) -> float:
+    return sum(one[at] for one in creations for at in OF_TDN)
+
+
 def _step(number: int, creations: list[list[float]]) -> dict[str, Any]:
     mine, whole = sum(one[number] for one in creations), sum(sum(one) for one in creations)
-    directory = sum(sum(one[at] for at in (1, 3, 4)) for one in creations)
-    share = round(mine / directory, 3) if number in (1, 3, 4) else None
     return {
         "step": STEPS[number],
         "mean_ms": round(mine / len(creations), 3),
         "share": round(mine / whole, 3),
-        "share_in_tdn": share,
+        "share_in_tdn": round(mine / _in_tdn(creations), 3) if number in OF_TDN else None,
     }
 
 
-def _checks(measured: dict[str, list[float]]) -> list[dict[str, Any]]:
+def _checks(
+    measured: dict[str, list[float]], steps: list[dict[str, Any]], encrypting: dict[int, float]
+) -> list[dict[str, Any]]:
     """The paper's claims, as checks that can fail."""
     means = {what: summary(times).mean for what, times in measured.items()}
+    few, many = COUNTS[0], COUNTS[-1]
+    grown, encrypted = means[f"find {many}"] - means[f"find {few}"], encrypting[many] - encrypting[few]
+    share = sum(steps[at]["share_in_tdn"] for at in ENCRYPTED)
     return [
         {
             "claim": "discovery takes longer the more topics are found",
             "holds": means["find 1"] < means["find 10"] < means["find 100"],
+            "values": f"{means['find 1']:.2f}, {means['find 10']:.2f}, {means['find 100']:.2f} ms",
         },
         {
             "claim": "every figure is below the paper's local one",
             "holds": all(means[what] < PAPER["local"][what].mean for what in means),
+            "values": "",
+        },
+        {
+            "claim": "most of the TDN's time in a creation is in the steps whose result it encrypts",
+            "holds": share > 0.5,
+            "values": f"{share:.2f} of it",
+        },
+        {
+            "claim": "discovery takes longer mainly because larger responses take longer to encrypt",
+            "holds": encrypted > grown / 2,
+            "values": f"{encrypted:.2f} of {grown:.2f} ms",
         },
     ]
