@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heliograph.discovery.brokers import messages
+from heliograph.discovery.brokers import remembered as remembered_file
 from heliograph.discovery.brokers.candidate import Candidate
 from heliograph.discovery.brokers.config import DirectoryConfig, DiscoveryConfig, MulticastConfig, ResponderConfig
 from heliograph.discovery.brokers.messages import Acknowledgement, DiscoveryRequest, DiscoveryResponse, MessageKind
@@ -163,6 +164,23 @@ def test_what_a_named_directory_lists_is_one_network_linked_or_not() -> None:
     implied = stage.find(replace(BY_BDN, is_implied=True))
     assert implied.reason is Reason.NETWORKS_SEVERAL
     assert "brokers of 4 networks" in implied.text
+
+
+@pytest.mark.req("B6", "B15")
+def test_what_a_named_directory_listed_is_one_network_when_it_is_gone_and_remembered_brokers_answer() -> None:
+    plans = [replace(plan, links=()) for plan in star(4, AT_BDN)]
+    stage = Stage(plans, directories=[DirectoryConfig(name="bdn")], settle_s=SETTLED_S)
+    targets = stage.find(BY_BDN).targets
+    listed = remembered_file.decode(remembered_file.encode(targets), targets[0].at_s, 60)
+    stage.world.crash(stage.world.hosts["bdn"])
+    for _ in range(2):
+        found = stage.find(BY_BDN, remembered=listed)
+        assert found.broker == "b0"
+        assert len(found.findings) == len(listed) > 1
+        listed = found.targets
+    others = replace(BY_BDN, directories=("other:4719",))
+    assert stage.find(others, remembered=listed).reason is Reason.NETWORKS_SEVERAL
+    assert stage.find(replace(BY_BDN, is_implied=True), remembered=listed).reason is Reason.NETWORKS_SEVERAL
 
 
 @pytest.mark.req("B6")

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from heliograph.discovery.brokers.config import DiscoveryConfig, address_of, written
 from heliograph.discovery.brokers.messages import MARK_BYTES, NO_COOKIE, Acknowledgement
-from heliograph.discovery.brokers.remembered import Remembered
+from heliograph.discovery.brokers.remembered import Remembered, Vouched
 from heliograph.machine import Address, Instant, LinkId
 from heliograph.wire.bodies import reason_of
 
@@ -129,6 +129,11 @@ class AskedParties:
         group = [AskedParty(MULTICAST, config.multicast.address)] if config.multicast.enabled else []
         if not config.group_later:
             first, group = first + group, []
+        named = [] if config.is_implied else [written(ask.address) for ask in first if ask.how in (DIRECTORY, LINK)]
+        self.vouched: Vouched = {
+            (one.broker, one.address): one.listed for one in remembered if any(known in named for known in one.listed)
+        }
+        self._named = frozenset(named)
         levels = (first, group, _asks(REMEMBERED, [one.address for one in remembered]), _asks(STATIC, config.brokers))
         self._later = [level for level in levels if level]
         self.asked: list[AskedParty] = []
@@ -227,6 +232,12 @@ class AskedParties:
     def has_list(self) -> bool:
         """True if a directory has said that it knows brokers."""
         return any(ask.how in (DIRECTORY, LINK) and ask.brokers for ask in self.asked)
+
+    @property
+    def lists(self) -> tuple[str, ...]:
+        """The directories, named by the user, that have said that they know brokers."""
+        found = [written(ask.address) for ask in self.asked if ask.how in (DIRECTORY, LINK) and ask.brokers]
+        return tuple(sorted(self._named.intersection(found)))
 
     @property
     def informed(self) -> bool:

@@ -143,7 +143,9 @@ class BrokerChoice:
     def _refuse_several(self, now: Instant) -> bool:
         """End without a choice if brokers of several networks have answered, and no network was asked for."""
         all_answers = (*self._candidates.values(), *self._answers.late.values())
-        refusal = networks.refusal(all_answers, self._config, listed=self._parties.has_list)
+        refusal = networks.refusal(
+            all_answers, self._config, listed=self._parties.has_list, vouched=self._parties.vouched
+        )
         if refusal is not None:
             self._finish(refusal, now)
         return refusal is not None
@@ -213,7 +215,7 @@ class BrokerChoice:
             return
         rest = [candidate for candidate in self._candidates.values() if candidate not in ranked]
         rest.sort(key=lambda candidate: (not candidate.target, -candidate.score, candidate.name))
-        self._finish(result_of(ranked, rest, self._config, self._clock.at(now), proven=proven), now)
+        self._finish(result_of(ranked, rest, self._config, self._clock.at(now), self._parties, proven=proven), now)
 
     def _finish(self, result: SearchResult, now: Instant) -> None:
         self._ended = True

@@ -9,8 +9,8 @@ A named network is identified by its name. Brokers without a network name belong
 directly or through others: then they report the same island. They also do if they were linked recently and a failure
 parted them: then they report the same former island. Two brokers with the same name are never linked, so these belong
 to two networks, whatever they report. All brokers listed by a directory that the user named are one network, linked or
-not. While brokers start and link, one network looks like several islands: they say so in their answers, and the search
-should be repeated.
+not; if that directory does not answer, those that it listed in an earlier search still are. While brokers start and
+link, one network looks like several islands: they say so in their answers, and the search should be repeated.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from heliograph.discovery.brokers.candidate import Candidate
-from heliograph.discovery.brokers.config import DiscoveryConfig
+from heliograph.discovery.brokers.config import DiscoveryConfig, written
+from heliograph.discovery.brokers.remembered import Vouched
 from heliograph.discovery.brokers.result import SearchResult, finding_of
 from heliograph.errors import Reason
 from heliograph.model.identity import describe_network
@@ -31,10 +32,15 @@ Key = tuple[str, str]
 """A network's name or, if it has none, what distinguishes it from others."""
 
 
-def by_network(candidates: Iterable[Candidate], *, listed: bool) -> dict[Key, list[Candidate]]:
-    """The candidates of each network, in the order of their keys. ``listed``: unnamed ones are one network."""
+def by_network(
+    candidates: Iterable[Candidate], *, listed: bool, vouched: Vouched | None = None
+) -> dict[Key, list[Candidate]]:
+    """The candidates of each network, in the order of their keys. ``listed``: unnamed ones are one network.
+
+    So are those that a directory knew earlier (``vouched``), with all that are linked to one of them.
+    """
     all_candidates = list(candidates)
-    kin = _kin([one for one in all_candidates if not one.response.network])
+    kin = _kin([one for one in all_candidates if not one.response.network], vouched or {})
     seen = Counter((kin.get(one.response.island), one.name) for one in all_candidates if not one.response.network)
     found: dict[Key, list[Candidate]] = {}
     for one in all_candidates:
@@ -49,11 +55,14 @@ def by_network(candidates: Iterable[Candidate], *, listed: bool) -> dict[Key, li
     return dict(sorted(found.items()))
 
 
-def _kin(unnamed: Sequence[Candidate]) -> dict[str, str]:
+def _kin(unnamed: Sequence[Candidate], vouched: Vouched) -> dict[str, str]:
     """For each island, the smallest of those that are, or recently were, one with it."""
     least: dict[str, str] = {}
+    known = tuple(one.response.island for one in unnamed if is_vouched(one, vouched))
     for one in unnamed:
         told = (one.response.island, *one.response.before)
+        if one.response.island in known:
+            told += known
         old = [least[island] for island in told if island in least]
         new = min((*told, *old))
         least.update(dict.fromkeys(told, new))
@@ -61,6 +70,11 @@ def _kin(unnamed: Sequence[Candidate]) -> dict[str, str]:
             if other in old:
                 least[island] = new
     return least
+
+
+def is_vouched(one: Candidate, vouched: Vouched) -> bool:
+    """True if a directory knew this broker earlier, at this address."""
+    return one.seen is not None and (one.name, written(one.seen)) in vouched
 
 
 def is_settling(networks: dict[Key, list[Candidate]]) -> bool:
@@ -76,11 +90,13 @@ def describe(networks: dict[Key, list[Candidate]], transports: tuple[str, ...]) 
     return "; ".join(texts) + (f"; and {more} more" if more else "")
 
 
-def refusal(candidates: Iterable[Candidate], config: DiscoveryConfig, *, listed: bool) -> SearchResult | None:
+def refusal(
+    candidates: Iterable[Candidate], config: DiscoveryConfig, *, listed: bool, vouched: Vouched
+) -> SearchResult | None:
     """The end of a search that must not choose, because brokers of several networks have answered; else None."""
     if config.network is not None or not config.is_choosy:
         return None
-    found = by_network(candidates, listed=listed and not config.is_implied)
+    found = by_network(candidates, listed=listed and not config.is_implied, vouched=vouched)
     if len(found) < 2:
         return None
     return SearchResult(

@@ -16,6 +16,8 @@ import msgspec
 from heliograph.discovery.brokers.config import address_of
 
 BROKERS_MAX = 64
+Vouched = dict[tuple[str, str], tuple[str, ...]]
+"""By name and address of a remembered broker: the directories that knew it, of those that the user names now."""
 
 
 class Remembered(msgspec.Struct, frozen=True):
@@ -24,6 +26,7 @@ class Remembered(msgspec.Struct, frozen=True):
     broker: str
     address: str  # host:port, where it receives requests
     at_s: int  # Unix time when it answered
+    listed: tuple[str, ...] = ()  # the directories, host:port, that the user had named and that knew it
 
 
 _encoder = msgspec.json.Encoder()

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from heliograph.discovery.brokers.asked import AskedParties
 from heliograph.discovery.brokers.candidate import Candidate
 from heliograph.discovery.brokers.config import DiscoveryConfig, written
 from heliograph.discovery.brokers.remembered import Remembered
@@ -97,13 +98,19 @@ def result_of(
     rest: Sequence[Candidate],
     config: DiscoveryConfig,
     wall_ns: int | None,
+    parties: AskedParties,
     *,
     proven: bool,
 ) -> SearchResult:
-    """The first ranked candidate is taken; the best ones are remembered."""
-    best = ranked[0]
+    """The first ranked candidate is taken; the best ones are remembered, with the directories that know them."""
+    best, lists, vouched = ranked[0], parties.lists, parties.vouched
     targets = tuple(
-        Remembered(candidate.name, written(address), (wall_ns or 0) // 1_000_000_000)
+        Remembered(
+            candidate.name,
+            written(address),
+            (wall_ns or 0) // 1_000_000_000,
+            lists or vouched.get((candidate.name, written(address)), ()),
+        )
         for candidate in ranked[: config.targets_max]
         if (address := candidate.seen) is not None
     )
