@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks.ports import free_port
 from heliograph import node
 from heliograph.broker.commands import Drain, Listening
-from heliograph.broker.config import BrokerConfig, LinkConfig, ListenerConfig, NetworkConfig
+from heliograph.broker.config import BrokerConfig, LimitsConfig, LinkConfig, ListenerConfig, NetworkConfig
 from heliograph.live.loop import Driver, run
 from heliograph.live.tls import TlsContexts
 
@@ -127,6 +127,7 @@ async def a_network(
     links: dict[str, list[str]],
     tls: TlsContexts | None = None,
     services: Mapping[str, Sequence[object]] | None = None,
+    limits: LimitsConfig | None = None,
     **listener: Any,
 ) -> AsyncIterator[dict[str, LiveBroker]]:
     """Running brokers that know each other; ``links`` maps a broker to those before it that it dials."""
@@ -137,7 +138,7 @@ async def a_network(
         for name, others in links.items():
             dialled = tuple(LinkConfig(host=host, port=brokers[other].port, secure=secure) for other in others)
             network = NetworkConfig(key=b"k" * 32, links=dialled, suspect_ms=TRUSTED_MS, dead_ms=2 * TRUSTED_MS)
-            config = BrokerConfig(name=name, listeners=listeners, network=network)
+            config = BrokerConfig(name=name, listeners=listeners, network=network, limits=limits or LimitsConfig())
             brokers[name] = LiveBroker(config, tls, (services or {}).get(name, ()), seed=len(brokers) + 1)
             await brokers[name].start()
         await until(lambda: all(len(broker.report("map")["members"]) == len(links) for broker in brokers.values()))

@@ -28,7 +28,7 @@ from heliograph.trust.tokens import hash_token
 from heliograph.wire import bodies
 from heliograph.wire.frames import Frame, Kind, control
 from tests.client.faces import FACES, Face
-from tests.client.live import a_broker, on_the_loop, until
+from tests.client.live import a_broker, a_network, on_the_loop, until
 
 pytestmark = pytest.mark.live
 
@@ -471,6 +471,67 @@ async def test_a_publisher_that_holds_waits_for_a_slow_reader_and_nothing_is_los
         await writing
         assert numbers == list(range(count))
         assert reader.report()["lost"] == {"inbox": 0, "outgoing": 0, "broker": 0}
+
+
+@pytest.mark.req("N15")
+@on_the_loop
+async def test_a_publisher_waits_for_a_slow_reader_at_another_broker_and_nothing_is_lost() -> None:
+    """600 publications of 100 kB, as fast as they can be sent, to a reader that begins late: 300 of them were lost."""
+    async with (
+        a_network({"a": [], "b": ["a"]}) as brokers,
+        heliograph.connect(brokers["b"].address) as reader,
+        heliograph.connect(brokers["a"].address, hold=True) as writer,
+    ):
+        subscription = await reader.subscribe("a", policy="hold", inbox_frames_max=10, wide=True)
+        count, payload = 600, bytes(100_000)
+
+        async def write() -> None:
+            for number in range(count):
+                await writer.publish("a", b"%06d" % number + payload)
+            await writer.flush()
+
+        writing = asyncio.create_task(write())
+        await until(lambda: any(link["held"] for link in brokers["a"].report("links")))
+        numbers = []
+        async for publication in subscription:
+            numbers.append(int(publication.payload[:6]))
+            if len(numbers) == count:
+                break
+        await writing
+        assert numbers == list(range(count))
+        assert reader.report()["lost"] == {"inbox": 0, "outgoing": 0, "broker": 0}
+
+
+@pytest.mark.req("N15")
+@both
+@on_the_loop
+async def test_a_subscriber_that_was_cut_off_as_too_slow_is_told_when_it_is_back(face: Face) -> None:
+    """It does not read, so the broker's GOODBYE never reaches it: only the next WELCOME tells it."""
+    limits = LimitsConfig(queue_bytes_max=1 << 20, hold_bytes=1 << 19)
+    async with (
+        a_broker(BrokerConfig(limits=limits)) as broker,
+        face.connect(broker.address) as reader,
+        heliograph.connect(broker.address) as writer,
+    ):
+        strict = await reader.subscribe("a", policy="disconnect", inbox_frames_max=2)
+        easy = await reader.subscribe("b")
+        payload, sent = bytes(100_000), 0
+        while sum(link["transport"] != "pipe" for link in broker.report("links")) > 1:  # the writer's own is left
+            await writer.publish("a", payload)
+            await writer.flush()
+            sent += 1
+        received = []
+
+        async def read() -> None:
+            for _ in range(sent):
+                received.append(await strict.next())
+
+        with pytest.raises(RefusedError) as caught:
+            await read()
+        assert caught.value.reason is Reason.SLOW_CONSUMER
+        assert len(received) < sent
+        await writer.publish("b", b"goes on")
+        assert (await easy.next()).payload == b"goes on"
 
 
 @both

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from heliograph.broker.config import AccessConfig, RuleConfig
-from heliograph.notes import SessionRoamed
+from heliograph.notes import PublicationsDropped, SessionRoamed
 from heliograph.sim.checkers import CHECKERS, Checker
 from heliograph.sim.checkers.order import Order
 from heliograph.sim.checkers.rules import may, people
@@ -483,3 +483,19 @@ def test_responders_blames_a_request_that_waits_for_a_store_and_one_refused_besi
 def test_responders_does_not_judge_while_the_network_changes() -> None:
     assert a_request(answers=False, why="time_out", calm_s=0) == []
     assert a_request(answers=False, why="time_out", disturbed=True) == []
+
+
+# Patience.
+
+
+@pytest.mark.req("N15")
+def test_patience_notices_a_drop_and_a_publisher_that_waits_for_ever() -> None:
+    world = World("patience")
+    world.publish(1)
+    assert world.verdict() == ["p has published up to 1, and is confirmed up to 0"]
+    world = World("patience")
+    world.publish(1)
+    world.write("flushed", "p", 1)
+    assert world.verdict() == []
+    world.write("note", "a", PublicationsDropped(5, "anonymous", 2, 100))
+    assert "a dropped publications" in world.verdict()[0]

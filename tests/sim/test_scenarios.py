@@ -62,6 +62,12 @@ def test_slow_consumers_lose_what_their_policy_says_and_it_is_counted() -> None:
     assert "slow_consumer" in [reason for _, reason in hung_up]
 
 
+@pytest.mark.req("N15")
+def test_publishers_wait_for_slow_readers_at_other_brokers_through_faults() -> None:
+    result = held("hold-across", 1)
+    assert result.tally["holds"] > 10
+
+
 @pytest.mark.req("N19")
 def test_requests_of_both_kinds_are_judged() -> None:
     result = held("requests", 1)

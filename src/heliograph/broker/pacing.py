@@ -7,7 +7,8 @@ Not here: slow consumers (links.py), here or at other brokers (far_publishers.py
 
 The buffers of a TCP link take many megabytes. If they were full, a HOLD would come too late: more would be under way
 than a slow consumer's broker has room for. So a publisher that agreed to wait is held while a neighbour has much to
-confirm. Thus nothing of it is forgotten before it is confirmed, either: if the link breaks, all of it is sent again.
+confirm, or does not take what is sent: what waits for it here would be dropped beyond a limit. Thus nothing of it is
+forgotten before it is confirmed, either: if the link breaks, all of it is sent again.
 """
 
 from __future__ import annotations
@@ -31,10 +32,12 @@ class Pacing:
     def has_read(self, publisher: Port, now: Instant) -> None:
         """Something was read from a publisher that agreed to wait."""
         for neighbour in self._view.neighbours.values():
-            if neighbour.sent_bytes > PACED_BYTES and publisher.state == READY:
+            is_behind = neighbour.sent_bytes > PACED_BYTES or neighbour.link.backlog
+            if is_behind and publisher.state == READY:
                 self._links.hold(publisher, neighbour.link, now)
 
     def counted(self, link: Port) -> None:
         """A neighbour has confirmed something."""
-        if link.holding and link.neighbour is not None and link.neighbour.sent_bytes <= RELIEF_BYTES:
+        neighbour = link.neighbour
+        if link.holding and neighbour is not None and neighbour.sent_bytes <= RELIEF_BYTES and not link.backlog:
             self._links.release(link)

@@ -17,6 +17,7 @@ from heliograph.sim.checkers.maps import Maps
 from heliograph.sim.checkers.once import Once
 from heliograph.sim.checkers.order import Order
 from heliograph.sim.checkers.ordered import Ordered
+from heliograph.sim.checkers.patience import Patience
 from heliograph.sim.checkers.replicas import TopicReplicas
 from heliograph.sim.checkers.resources import Resources
 from heliograph.sim.checkers.responders import Responders
@@ -29,8 +30,8 @@ CHECKERS: dict[str, type[Checker]] = {
     for checker in (
         *(Delivery, Duplicates, Order, Isolation, Bounded, Convergence),
         *(Maps, Ways, Forgotten, NetworkTime, Covered, LoadSpread),
-        *(Kept, Once, Ordered, Resources, Responders),
         *(TopicsFound, TopicsHidden, TopicsGranted, TopicKeys, TopicReplicas),
+        *(Kept, Once, Ordered, Resources, Responders, Patience),
     )
 }
 
