@@ -1,7 +1,7 @@
 """Every block of README and of the how-to pages that a reader would copy does what its page says.
 
 Pages with a test of their own: ask-for-content, create-and-find-topics, extend (in this folder), from-broker-to-sql
-(tests/pipeline). README and first-steps are walked in every run, the others in the sweep.
+(tests/pipeline). First-steps and the README's part with one broker are walked in every run, the rest in the sweep.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ checks = { names = ["resources"] }
 links = [["a", "b"], ["b", "c"]]
 brokers = { a = {}, b = {}, c = {} }
 """
+README_NETWORKS = 8  # its last blocks, which start networks
 CONNECTED = "client = await heliograph.connect()"
 
 
@@ -70,6 +71,13 @@ def test_readme(walk: Walk) -> None:
     assert ended(walk, page.next()) == "sensors/kitchen 21.5\n"
     assert ended(walk, page.next()) == "sensors/kitchen 21.5\n"
     broker.interrupt()
+    assert len(page.blocks) == README_NETWORKS
+
+
+@pytest.mark.sweep
+def test_readme_with_networks(walk: Walk) -> None:
+    page = walk.page("README.md")
+    del page.blocks[:-README_NETWORKS]  # test_readme runs them
 
     page.next()  # network up 9, map
     walk.names |= {f"PORT_OF_{name.upper()}": str(port) for name, port in ports(walk).items()}
