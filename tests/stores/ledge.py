@@ -21,12 +21,14 @@ from heliograph.stores.store import Store
 from heliograph.vault import Change, Query, VaultOpened
 from heliograph.wire import bodies, stores
 from heliograph.wire.frames import Frame, Kind, control, delivery, event
+from heliograph.wire.hearing import Hearing
 from heliograph.wire.splitter import Splitter
 
 ORIGIN = 0x1122334455667788
 INBOX = f"Inbox/00000000000000aa/{ORIGIN:016x}"
 DESK = "Inbox/00000000000000aa/00000000000000bb"
 LINK = 1
+EVERYTHING = Hearing(7, "token", True, [("#", True), ("Entity/#", True)])
 
 
 class Ledge:
@@ -123,12 +125,13 @@ class Ledge:
         inbox: str = INBOX,
         roles: tuple[str, ...] = (),
         source: str = "",
+        hears: Hearing | None = EVERYTHING,
     ) -> int:
         """A request, as a broker's service passes it on; its number."""
         self.numbers += 1
         body = json.loads(stores.encode(request))
         encoded = msgspec.Raw(msgspec.json.encode(body))
-        asked = stores.Asked(self.numbers, DESK, entity, list(roles), inbox, encoded, source)
+        asked = stores.Asked(self.numbers, DESK, entity, list(roles), inbox, encoded, source, hears)
         data = event(stores.REQUEST % self.id, stores.encode(asked), 5, self.numbers)
         self.store.receive(LINK, delivery(b"\x03\0\0\0", len(data), 0) + data, self.now)
         self.take()

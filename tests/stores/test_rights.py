@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
-from heliograph.broker.config import AccessConfig, RuleConfig
+from heliograph.broker.commands import Reload
+from heliograph.broker.config import AccessConfig, BrokerConfig, NetworkConfig, RuleConfig
 from heliograph.errors import Reason
 from heliograph.machine import Instant
 from heliograph.sim.storing.publisher import ReliablePublisher
 from heliograph.sim.storing.store_user import StoreUser
 from heliograph.stores.config import StoreConfig
+from heliograph.stores.hearer import Hearer
 from heliograph.wire import bodies, stores
 from heliograph.wire.frames import Frame, Kind, event
+from heliograph.wire.hearing import Hearing
+from tests.stores.ledge import ORIGIN, Ledge
 from tests.stores.stage import Stage, sequences
 
 pytestmark = pytest.mark.req("O6", "N10")
@@ -108,3 +114,150 @@ def test_what_only_stores_and_brokers_may_say_is_refused(attempt: str, reason: R
     forger = host.seat("forger").machine
     assert isinstance(forger, Forger)
     assert forger.reasons[:1] == [reason.word]
+
+
+HIDDEN = Hearing(3, "none", True, [("odd/#", False)])
+
+
+def told(hears: Hearing, **asked: Any) -> list[tuple[int, int, bytes, bytes]]:
+    """What a store sends to a reader, beside its answers, if ten publications are stored, the odd ones on odd/…"""
+    ledge = Ledge()
+    for n in range(1, 11):
+        topic = (b"even", b"odd/%d" % n)[n % 2]
+        ledge.deliver(event(topic, b"<n>%d</n>" % n, ORIGIN, n, b'{"n":%d}' % n))
+        ledge.settle()
+        ledge.wait(50)
+    ledge.frames.clear()
+    ledge.ask(stores.OpenChannel(f"{ledge.id:016x}", 1, start="first", times=True, **asked), hears=hears)
+    ledge.settle()
+    for _ in range(30):
+        ledge.wait(100)
+        ledge.settle()
+    return [(frame.flags, frame.sequence, frame.headers, frame.payload) for frame in ledge.frames if frame.flags != 1]
+
+
+@pytest.mark.parametrize("more", [{}, {"window": 1}, {"pace": 1.0}, {"end": 10}, {"end": 10, "pace": 2.0}])
+@pytest.mark.parametrize(
+    ("language", "true", "false"),
+    [
+        ("predicates", "n = 3", "n = 12"),
+        ("regex", "topic ~ '^odd/3'", "topic ~ '^odd/x'"),
+        ("xpath", "/n = 3", "/n = 12"),
+    ],
+)
+def test_no_condition_shows_a_reader_what_it_may_not_hear(
+    language: str, true: str, false: str, more: dict[str, Any]
+) -> None:
+    known = Hearing(3, "none", True)
+    asked: dict[str, Any] = {"language": language, **more}
+    assert told(known, where=true, **asked) != told(known, where=false, **asked)
+    assert told(HIDDEN, where=true, **asked) == told(HIDDEN, where=false, **asked)
+    assert told(HIDDEN, filter="odd/3", **more) == told(HIDDEN, filter="odd/x", **more)
+
+
+@pytest.mark.parametrize(
+    ("topic", "hears", "may"),
+    [
+        (b"Entity/alice/news", Hearing(1, "none", True), False),
+        (b"Entity/alice/news", Hearing(1, "token", True), True),
+        (b"Entity/bob/news", Hearing(1, "token", True, [("#", True), ("Entity/#", True)]), False),
+        (CREATED.encode(), Hearing(1, "token", True), False),
+        (CREATED.encode(), Hearing(1, "token", True, [], [CREATED.rpartition("/")[0]]), True),
+        (CREATED.encode(), Hearing(1, "token", False, [("Topics/#", True)]), True),
+        (b"Services/Stores/Advertisement", Hearing(1, "token", True), False),
+        (b"plain", Hearing(1, "token", True), True),
+        (b"plain", Hearing(1, "token", False), False),
+        (b"plain", Hearing(1, "token", False, [("plain", True), ("#", False)]), True),
+    ],
+)
+def test_a_store_judges_topics_as_the_readers_broker_does(topic: bytes, hears: Hearing, may: bool) -> None:
+    assert Hearer("alice", ["client", "role of a newer broker"], hears).may_hear(topic) is may
+
+
+def test_a_reader_that_may_hear_less_is_sent_again_what_it_may() -> None:
+    ledge = Ledge()
+    for n in range(1, 5):
+        ledge.deliver(event((b"even", b"odd")[n % 2], b"", ORIGIN, n))
+    ledge.settle()
+    request = stores.OpenChannel(f"{ledge.id:016x}", 1, start="first")
+    ledge.ask(request, hears=Hearing(3, "none", True))
+    ledge.settle()
+    ledge.frames.clear()
+    ledge.ask(stores.GiveCredit(f"{ledge.id:016x}", 1, 1), hears=Hearing(4, "none", True, [("odd", False)]))
+    ledge.settle()
+    [frame] = [frame for frame in ledge.frames if not frame.flags]
+    _, before, after, offsets = stores.span_of(frame)
+    assert (frame.sequence, before, after, list(offsets)) == (4, 1, 4, [0, 2])
+
+
+def test_a_request_that_does_not_say_what_the_reader_may_hear_opens_nothing() -> None:
+    ledge = Ledge()
+    number = ledge.ask(stores.OpenChannel(f"{ledge.id:016x}", 1), hears=None)
+    ledge.settle()
+    granted, answer = ledge.answer(number)
+    assert (granted, answer["reason"]) == (False, Reason.BODY_MALFORMED.word)
+
+
+class Listener(StoreUser):
+    """A client that opens a replay with a condition, and gives credit only when it is told to."""
+
+    def __init__(self, name: str, brokers: list[tuple[str, int]], seed: int, notebook: object) -> None:
+        super().__init__(name, brokers, seed)
+        self.got: list[tuple[int, int]] = []  # flags, and how many publications
+        self._store = ""
+
+    def welcomed(self, now: Instant) -> None:
+        self.ask(stores.FindStores(filter="orders/#"), self._found, now)
+
+    def _found(self, answer: dict[str, Any] | None, now: Instant) -> None:
+        assert answer is not None
+        self._store = answer["stores"][0]["store"]
+        request = stores.OpenChannel(
+            self._store, 1, filter="orders/#", language="regex", where="topic ~ 'secret'", times=True, window=1_000
+        )
+        self.ask(request, lambda answer, now: None, now)
+
+    def heard(self, frame: Frame, now: Instant) -> None:
+        self.got.append((frame.flags, 0 if frame.flags else len(stores.span_of(frame)[3])))
+
+    def credit(self, now: Instant) -> None:
+        self.ask(stores.GiveCredit(self._store, 1, 0), lambda answer, now: None, now)
+
+
+def test_what_a_store_chose_before_a_reader_lost_its_rights_does_not_reach_it() -> None:
+    stage = a_stage()
+    host = stage.party(Listener, "listener", "a")
+    stage.run(3)
+    listener = host.seat("listener").machine
+    assert isinstance(listener, Listener)
+    stage.publisher("writer", "b", topics=["orders/secret"], count=2)
+    stage.run(3)
+    assert sum(count for _, count in listener.got) == 2
+    listener.got.clear()
+    at_a = stage.world.hosts["a"]
+    network = NetworkConfig(key=b"k" * 32)
+    at_a.tell(at_a.seat("broker"), Reload(BrokerConfig(name="a", network=network, access=DENIED)))
+    stage.run(1)
+    stage.publisher("later", "b", topics=["orders/secret"], count=2)
+    stage.run(3)
+    assert listener.got == [], "neither publications nor notices: both were chosen by what it may no longer hear"
+    for _ in range(2):  # the store reads again; then it says how far it is
+        host.tell(host.seat("listener"), Listener.credit)
+        stage.run(2)
+    assert listener.got == [(0, 0)], "a frame that covers positions, and says nothing about them"
+
+
+def test_the_rest_of_a_replay_follows_when_a_reader_hears_less() -> None:
+    stage = a_stage()
+    stage.reader("reader", "a", pattern="orders/#")
+    stage.publisher("writer", "b", topics=["orders/secret", "orders/open"], count=20)
+    stage.run(5)
+    at_a = stage.world.hosts["a"]
+    network = NetworkConfig(key=b"k" * 32)
+    at_a.tell(at_a.seat("broker"), Reload(BrokerConfig(name="a", network=network, access=DENIED)))
+    later = stage.publisher("later", "b", topics=["orders/secret", "orders/open"], count=20)
+    stage.run(6)
+    writer = later.seat("later").machine
+    assert isinstance(writer, ReliablePublisher)
+    assert sequences(stage.notebook, "reader", writer.origin) == list(range(1, 21, 2))
+    assert stage.notebook.gaps == []

@@ -1,7 +1,7 @@
 """Access: whether a peer may do something. Decided in one place, remembered in the route cache.
 
 In:    an identity, a verb ("publish", "subscribe", "ask") and a topic, filter or service name.
-Out:   Profile.may and Profile.may_filter; for each link, Profile.is_foreign.
+Out:   Profile.may and Profile.may_filter; for each link, Profile.is_foreign and Profile.may_hear.
 State: profiles, one per distinct set of rules that apply to a peer.
 Not here: proving an identity (credentials.py), caching per topic (routes.py).
 
@@ -15,12 +15,14 @@ and only a store may advertise itself. Created topics (Topics/<uuid>/…) depend
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from msgspec import Struct
 
 from heliograph.broker.config import AccessConfig, RuleConfig
 from heliograph.matching.topics import TopicTable
 from heliograph.model.identity import Identity, Role
-from heliograph.model.topics import CREATED_ROOT, ENTITY_ROOT, INBOX_ROOT, covers, is_system, overlaps
+from heliograph.model.topics import CREATED_ROOT, ENTITY_ROOT, INBOX_ROOT, covers, created_root, is_system, overlaps
 
 GUARDED_SERVICES = (b"admin",)
 STORES_ROOT = b"Services/Stores/"
@@ -45,18 +47,19 @@ class Rule(Struct, frozen=True):
 class Profile:
     """What peers with the same applicable rules may do."""
 
-    __slots__ = ("_default", "_is_proven", "_rules", "_tables", "privileges")
+    __slots__ = ("_is_proven", "_rules", "_tables", "default", "heard", "privileges")
 
     def __init__(
         self, rules: tuple[Rule, ...], default: bool, privileges: tuple[Role, ...], is_proven: bool = False
     ) -> None:
         self._is_proven = is_proven
         self._rules = rules
-        self._default = default
+        self.default = default
         self.privileges = privileges
         self._tables: dict[str, TopicTable[int]] = {}
         for number, rule in enumerate(rules):
             self._tables.setdefault(rule.verb, TopicTable()).add(rule.pattern, number)
+        self.heard = [(rule.pattern.decode(), rule.allow) for rule in rules if rule.verb == "subscribe"]
 
     def may(self, verb: str, topic: bytes) -> bool:
         """True if the peer may do this on this topic (or, for "ask", with this service)."""
@@ -96,6 +99,22 @@ class Profile:
                 return False
         return self._otherwise("subscribe", pattern)
 
+    def may_hear(self, topic: bytes, identity: Identity, has_right: Callable[[bytes], bool]) -> bool:
+        """True if a peer with this identity would receive this topic if it subscribed now. ``has_right`` is asked about
+        the root of a created topic."""
+        if not (self.may("subscribe", topic) and self.may_filter(topic)):
+            return False
+        return self.is_granted(topic, identity, has_right)
+
+    def is_granted(self, topic: bytes, identity: Identity, has_right: Callable[[bytes], bool]) -> bool:
+        """True unless this topic or filter is another entity's, or needs a right that the peer does not have."""
+        if self.is_foreign(topic, identity):
+            return False
+        if not self.asks_grant("subscribe", topic):
+            return True
+        root = created_root(topic)
+        return root is not None and has_right(root)
+
     def _otherwise(self, verb: str, topic: bytes) -> bool:
         if verb == "ask":
             return topic not in GUARDED_SERVICES or Role.ADMIN in self.privileges
@@ -112,7 +131,7 @@ class Profile:
             return True  # a peer that may ask may receive the answers in its own inbox; rules can still deny it
         if topic.split(b"/", 1)[0] == CREATED_ROOT:
             return True  # if the link has a right: asks_grant
-        return self._default or Role.ADMIN in self.privileges
+        return self.default or Role.ADMIN in self.privileges
 
     def _may_discover(self, verb: str, topic: bytes) -> bool:
         """Entities and directories may publish to each other. What an entity may receive: ``is_foreign``."""
@@ -141,7 +160,7 @@ class Access:
             for verb in line.verbs
             for topic in line.topics
         )
-        privileges = tuple(role for role in PRIVILEGED if identity.has(role))
+        privileges = _privileges(identity)
         key = (rules, privileges, identity.is_proven)
         profile = self._profiles.get(key)
         if profile is None:
@@ -158,6 +177,16 @@ class Access:
 
     def __len__(self) -> int:
         return len(self._profiles)
+
+
+def heard_profile(rules: Sequence[tuple[str, bool]], default: bool, identity: Identity) -> Profile:
+    """The profile of a reader at another broker, from the rules that this broker's profile calls ``heard``."""
+    heard = tuple(_rule("subscribe", pattern.encode(), allow) for pattern, allow in rules)
+    return Profile(heard, default, _privileges(identity), identity.is_proven)
+
+
+def _privileges(identity: Identity) -> tuple[Role, ...]:
+    return tuple(role for role in PRIVILEGED if identity.has(role))
 
 
 def _rule(verb: str, pattern: bytes, allow: bool) -> Rule:

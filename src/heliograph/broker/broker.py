@@ -100,7 +100,7 @@ class Broker:
             routing.view.me, incarnation, config.time, config.network.heartbeat_ms, seed, outbox, timers
         )
         # clients
-        subscriptions = self._subscriptions = Subscriptions(links, routing, steps, outbox, timers)
+        subscriptions = self._subscriptions = Subscriptions(links, routing, steps, outbox, timers, incarnation)
         expelled = self._expelled = Expelled(links, subscriptions.rights, outbox)
         shedding = self._shedding = Shedding(config.load, links, outbox, timers, self._crowd, self._others)
         sessions = self._sessions = Sessions(
@@ -172,7 +172,11 @@ class Broker:
             reload=self._reload,
         )
         self._requests = Requests(
-            links, pipes, outbox, answers, order=self._orders.receive, send=hops.send, ended=ways.ended
+            *(links, pipes, outbox, answers),
+            order=self._orders.receive,
+            send=hops.send,
+            ended=ways.ended,
+            hearing=subscriptions.hearings.of,
         )
         # bytes
         self._reading = Reading(

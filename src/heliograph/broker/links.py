@@ -49,6 +49,7 @@ class Link(Port):
     __slots__ = (
         "bytes_in",
         "came_at",
+        "hears_as_of",
         "inbox",
         "keep_alive_ns",
         "need",
@@ -89,6 +90,7 @@ class Link(Port):
         self.timed = False  # the client wants to know the time
         self.rests_until: Instant = 0  # it is not asked to move before this
         self.keep_alive_ns = 0
+        self.hears_as_of = 0  # when what it may hear last became less (hearings.py)
 
     def let_publish(self, root: bytes, may: bool) -> None:
         """Allow or forbid publishing below the root of a created topic."""
@@ -169,6 +171,10 @@ class Link(Port):
         """Use the route table of the access profile that applies to this link."""
         self.table = table
         self.routes = table.routes
+
+    def hear_as_of(self, number: int) -> None:
+        """What it may hear has become less."""
+        self.hears_as_of = number
 
     def excuse(self, now: Instant) -> None:
         """We did not read from this link, so its silence does not count."""

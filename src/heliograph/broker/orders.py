@@ -180,6 +180,8 @@ class Orders:
         )
         ok = rights.allow(link.id, order["root"].encode(), right, now)
         link.told.clear()
+        if not right.subscribe:  # perhaps it was true before
+            self._subscriptions.hearings.renew(link)
         return {"ok": ok, "reason": "" if ok else Reason.RIGHTS_OVER_LIMIT.word}
 
     def _trace(self, pipe: Link, number: int, order: dict[str, Any], now: Instant) -> None:

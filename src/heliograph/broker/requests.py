@@ -29,7 +29,9 @@ from heliograph.machine import Instant, Outbox
 from heliograph.notes import ActionDenied, ServiceLost
 from heliograph.wire import bodies
 from heliograph.wire.frames import Frame, ServiceFlag, service
+from heliograph.wire.hearing import Hearing
 from heliograph.wire.requests import Asker
+from heliograph.wire.stores import STORES
 
 REQUESTS_PER_LINK_MAX = 64  # requests without an answer so far
 BROKER_NAME = b"broker"
@@ -84,6 +86,7 @@ class Requests:
         order: Order,
         send: Callable[[Link, Frame], None],
         ended: Callable[[Link, int], None],
+        hearing: Callable[[Link], Hearing | None],
     ) -> None:
         self._links = links
         self._pipes = pipes
@@ -92,6 +95,7 @@ class Requests:
         self._order = order  # a request to the broker itself, from a pipe: (pipe, number, body, now)
         self._send = send  # a frame from a service to the same service at a neighbour
         self._ended = ended  # tells a service that the link of a requester has ended
+        self._hearing = hearing  # what a link may hear, which stores have to know
         self._open: dict[Link, dict[tuple[bytes, int], None]] = {}
         self._asked: dict[Link, dict[bytes, None]] = {}  # the services to which a link has ever sent a request
 
@@ -149,6 +153,7 @@ class Requests:
                 inbox=link.inbox.decode(),
                 session=f"{link.origin:016x}",
                 source=source_of(link.peer.address),
+                hears=self._hearing(link) if name == STORES else None,
             )
             self._links.put(pipe, service(name, frame.payload, number, link.id, _encode(asker)))
 

@@ -72,6 +72,10 @@ class Rights:
         right = None if rights is None else rights.get(root)
         return right is not None and right.subscribe
 
+    def heard(self, link: LinkId) -> list[str]:
+        """The roots below which this link may subscribe."""
+        return [root.decode() for root, right in self._links.get(link, {}).items() if right.subscribe]
+
     def allow(self, link: LinkId, root: bytes, right: Right, now: Instant) -> bool:
         """Put a right in force, replacing the previous one; False if there are too many."""
         rights = self._links.setdefault(link, {})

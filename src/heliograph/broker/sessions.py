@@ -264,6 +264,7 @@ class Sessions:
             keep_alive_ns=keep_alive_ms * NS_PER_MS,
         )
         self._give_table(link)
+        self._subscriptions.hearings.renew(link)
         self._subscriptions.rights.resume(link.id, (origin, identity), now)
         self._timers.cancel(("handshake", link.id))
         if identity.proof == NOBODY and link.source:
@@ -434,9 +435,12 @@ class Sessions:
             if link.seen is None:
                 continue
             assert link.table is not None
+            heard = (link.table.profile.heard, link.table.profile.default)
             if not link.table.leave():
                 self._subscriptions.drop_table(link.table)
             self._give_table(link)
+            if heard != (link.table.profile.heard, link.table.profile.default):
+                self._subscriptions.hearings.renew(link)
             link.told.clear()
 
 

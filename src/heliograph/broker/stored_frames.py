@@ -6,8 +6,9 @@ State: counters.
 Not here: what a store sends (stores/), the layout (wire/stores.py), which peer is a store (access.py, sessions.py).
 
 The broker where a frame enters checks that a store sent it; the receiver's broker checks each topic, so that no client
-reads from a store what it may not receive live. A frame for a session that does not keep up is dropped and counted: the
-reader notices and asks again.
+reads from a store what it may not receive live. A store knows what the reader may hear (hearings.py) and looks for
+matches in that alone; a frame or notice from before the reader's rights became less is dropped. A frame for a session
+that does not keep up is dropped and counted: the reader notices and asks again.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ from heliograph.model.topics import is_inbox
 from heliograph.wire.events import select
 from heliograph.wire.frames import SCAN, Frame
 from heliograph.wire.limits import HEAD_BYTES
-from heliograph.wire.stores import span, span_of, stored
+from heliograph.wire.stores import StoredFlag, span, span_of, stored
+
+NOT_READINGS = StoredFlag.ANSWER | StoredFlag.ACK
 
 
 class StoredFrames:
@@ -39,6 +42,7 @@ class StoredFrames:
         self._routing = routing
         self._inbox = routing.advertising.inbox
         self.dropped = 0  # for sessions that did not keep up
+        self.stale = 0  # chosen when the receiver could hear more
         self.withheld = 0  # publications that the receiver may not have
 
     def receive(self, link: Link, frame: Frame, now: Instant) -> None:
@@ -69,6 +73,9 @@ class StoredFrames:
 
     def _hand_over(self, receiver: Link, frame: Frame) -> None:
         raw = frame.raw
+        if not frame.flags & NOT_READINGS and frame.sequence != receiver.hears_as_of:
+            self.stale += 1
+            return
         if not frame.flags:
             if receiver.backlog_bytes + len(raw) > self._links.limits.queue_bytes_max // 2:
                 self.dropped += 1

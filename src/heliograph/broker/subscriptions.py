@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from functools import partial
 from struct import pack
 
 from heliograph.broker.access import Access, Profile
 from heliograph.broker.config import AccessConfig
 from heliograph.broker.contents import Content
+from heliograph.broker.hearings import Hearings
 from heliograph.broker.links import Link, Links
 from heliograph.broker.rights import Rights
 from heliograph.broker.routes import Route, RouteTable, Share
@@ -63,7 +65,9 @@ class SubscriptionEntry:
 class Subscriptions:
     """The table of local subscriptions."""
 
-    def __init__(self, links: Links, routing: Routing, steps: Steps, outbox: Outbox, timers: Timers) -> None:
+    def __init__(
+        self, links: Links, routing: Routing, steps: Steps, outbox: Outbox, timers: Timers, incarnation: int
+    ) -> None:
         self._links = links
         self._routing = routing
         self._steps = steps
@@ -74,6 +78,7 @@ class Subscriptions:
         self._entries: dict[Link, dict[int, SubscriptionEntry]] = {}
         self._tables: dict[Profile, RouteTable] = {}
         self.rights = Rights(timers, lambda root: self.forget(root + b"/#"), self._end_below, self._let_publish)
+        self.hearings = Hearings(incarnation, self.rights)
         self._departed: deque[list[SubscriptionEntry]] = deque()
         self.count = 0
         self.has_slow_topics = False  # for some topic, each publication's content has to be examined
@@ -247,23 +252,16 @@ class Subscriptions:
     def may_hear(self, link: Link, topic: bytes) -> bool:
         """True if this link would receive publications on this topic if it subscribed to it now."""
         assert link.table is not None
-        profile = link.table.profile
-        is_allowed = profile.may("subscribe", topic) and profile.may_filter(topic)
-        return is_allowed and self._is_granted(link, profile, topic)
+        return link.table.profile.may_hear(topic, link.identity, partial(self.rights.may_subscribe, link.id))
 
     def _is_granted(self, link: Link, profile: Profile, topic: bytes) -> bool:
-        """True unless this topic or filter is another entity's, or the link needs a right to receive it and has
-        none."""
-        if profile.is_foreign(topic, link.identity):
-            return False
-        if not profile.asks_grant("subscribe", topic):
-            return True
-        root = created_root(topic)
-        return root is not None and self.rights.may_subscribe(link.id, root)
+        return profile.is_granted(topic, link.identity, partial(self.rights.may_subscribe, link.id))
 
     def _end_below(self, link_id: int, root: bytes, reason: Reason) -> None:
         """A link may no longer use a created topic: its subscriptions end, here and elsewhere."""
         link = self._links.by_id.get(link_id)
+        if link is not None:
+            self.hearings.renew(link)
         entries = {} if link is None else self._entries.get(link, {})
         gone = [entry for entry in entries.values() if covers(root + b"/#", entry.subscription.filter)]
         for entry in gone:

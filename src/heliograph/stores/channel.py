@@ -1,7 +1,7 @@
 """A channel: one reading of the log for one session, at the pace and within the credit of the reader.
 
 In:    runs of the log; credit.
-Out:   STORED frames with matching publications; each says which positions of the log it covers.
+Out:   STORED frames with matching publications that the reader may hear; each says which positions it covers.
 State: the position of the reading, what is in transit to the reader, runs read ahead.
 Not here: reading the vault, the table of channels (channels.py).
 """
@@ -18,6 +18,7 @@ from heliograph.machine import Instant
 from heliograph.matching.condition import Condition, Event
 from heliograph.matching.conditions import matches as meets
 from heliograph.model.topics import matches
+from heliograph.stores.hearer import Hearer
 from heliograph.stores.names import NameKey, Span
 from heliograph.stores.references import PartReference, reference_of, resolved
 from heliograph.vault import Damage, Run
@@ -53,6 +54,7 @@ class Channel:
         window: int,
         done: Sequence[Span],
         now: Instant,
+        hearer: Hearer,
         with_times: bool = False,
     ) -> None:
         self.inbox = inbox
@@ -73,6 +75,7 @@ class Channel:
         self.base_ns = 0  # … and when it was stored
         self.due_at: Instant | None = None  # with a pace: when the next run is due
         self._filter = pattern.encode()
+        self._hearer = hearer
         self._condition = condition
         self._done = [*done]  # positions acknowledged out of order
         self._with_times = with_times
@@ -85,8 +88,12 @@ class Channel:
 
     # -- credit -------------------------------------------------------------------------------------------------
 
-    def credit(self, at: int, window: int, again: bool, now: Instant) -> None:
-        """The reader has everything before ``at``."""
+    def credit(self, at: int, window: int, again: bool, now: Instant, hearer: Hearer | None = None) -> None:
+        """The reader has everything before ``at``, and may hear this."""
+        if hearer is not None and not hearer.is_same(self._hearer):
+            again |= hearer.as_of != self._hearer.as_of  # its broker has dropped what was sent since
+            self._hearer = hearer
+            self._topics.clear()
         self.heard_at = now
         self.window = window
         if at > self.at:
@@ -108,6 +115,11 @@ class Channel:
         self._ahead.clear()
         self.is_over = False
         self.began_at = None
+
+    @property
+    def as_of(self) -> int:
+        """What the reader may hear, as of this number of its broker."""
+        return self._hearer.as_of
 
     @property
     def has_credit(self) -> bool:
@@ -209,7 +221,7 @@ class Channel:
             size += self._choose(run, base, room_here, full - size, frames, chosen)
             count += sum(map(len, chosen[known:]))
             looked += self.cursor - before
-            if self._with_times:
+            if self._with_times and len(chosen) > known:
                 self._tell_time(before, run.last_ns // NS_PER_US)
             if self.cursor >= run.next:
                 self._ahead.popleft()
@@ -296,14 +308,14 @@ class Channel:
             self.under_way_bytes += size
             self._under_way.append((self.cursor, len(offsets), size))
         self.sent_to = self.cursor
-        return stored(self.inbox, store, 0, frames, headers)
+        return stored(self.inbox, store, self._hearer.as_of, frames, headers)
 
     def _wants_topic(self, topic: bytes) -> bool:
         wanted = self._topics.get(topic)
         if wanted is None:
             if len(self._topics) >= TOPICS_MAX:
                 self._topics.clear()
-            wanted = self._topics[topic] = matches(self._filter, topic)
+            wanted = self._topics[topic] = matches(self._filter, topic) and self._hearer.may_hear(topic)
         return wanted
 
     def _wants(self, data: bytes, start: int, end: int, topic: bytes, position: int) -> bool:

@@ -19,6 +19,7 @@ from heliograph.matching.condition import Condition
 from heliograph.matching.languages import condition_of
 from heliograph.model.topics import filter_fault
 from heliograph.stores.channel import Channel
+from heliograph.stores.hearer import Hearer
 from heliograph.stores.names import NameKey, Span
 from heliograph.stores.references import PartReference
 from heliograph.stores.tail import Tail
@@ -83,7 +84,14 @@ class Channels:
     # -- opening ------------------------------------------------------------------------------------------------
 
     def open(
-        self, inbox: bytes, key: NameKey | None, asked: OpenChannel, position: int, done: list[Span], now: Instant
+        self,
+        inbox: bytes,
+        key: NameKey | None,
+        asked: OpenChannel,
+        position: int,
+        done: list[Span],
+        now: Instant,
+        hearer: Hearer,
     ) -> None:
         """Begin a reading, replacing one under the same number or name. ProtocolError if there is no room."""
         condition = check_condition(asked.filter, asked.language, asked.where)
@@ -111,6 +119,7 @@ class Channels:
             asked.window,
             done,
             now,
+            hearer,
             asked.times,
         )
         if key is not None:
@@ -118,16 +127,18 @@ class Channels:
         self._ready[here] = None
         self._timers.set("tend channels", now + TEND_NS, self._tend)
 
-    def credit(self, here: ChannelKey, at: int, window: int, again: bool, now: Instant) -> None:
+    def credit(
+        self, here: ChannelKey, at: int, window: int, again: bool, now: Instant, hearer: Hearer | None = None
+    ) -> None:
         """What a reader has, and how much it may be sent. A channel from before a restart must be opened again."""
         channel = self._channels.get(here)
         if channel is None:
             inbox, number = here
             text = "no such channel is open here: the store may have been restarted"
             notice = Notice(number, at, code=Reason.CHANNEL_UNKNOWN, text=text)
-            self._send(stored(inbox, self._store, 0, wire.encode(notice), flags=StoredFlag.NOTICE))
+            self._tell(inbox, 0 if hearer is None else hearer.as_of, notice)
             return
-        channel.credit(at, window, again, now)
+        channel.credit(at, window, again, now, hearer)
         if here in self._caught_up and not channel.is_reading:
             frame = channel.empty_frame(self._store)
             if frame is not None:
@@ -312,7 +323,10 @@ class Channels:
         self._notice(channel, Notice(channel.number, channel.sent_to))
 
     def _notice(self, channel: Channel, notice: Notice) -> None:
-        self._send(stored(channel.inbox, self._store, 0, wire.encode(notice), flags=StoredFlag.NOTICE))
+        self._tell(channel.inbox, channel.as_of, notice)
+
+    def _tell(self, inbox: bytes, as_of: int, notice: Notice) -> None:
+        self._send(stored(inbox, self._store, as_of, wire.encode(notice), flags=StoredFlag.NOTICE))
 
     def report(self) -> list[dict[str, object]]:
         """Each channel, as a row."""

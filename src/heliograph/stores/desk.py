@@ -1,7 +1,8 @@
 """The service `stores` of every broker: it knows which store serves what, and passes clients' requests on to stores.
 
 In:    SERVICE frames of clients; advertisements; answers of stores; which stores other services were told to forget.
-Out:   answers to `find` and `forget`; requests to stores, with the requester's identity; their answers to clients.
+Out:   answers to `find` and `forget`; requests to stores, with the requester's identity and what it may hear; the
+       stores' answers to clients.
 State: known stores, requests in progress.
 Not here: stores (store.py), what requests mean (wire/stores.py).
 
@@ -35,6 +36,7 @@ PATIENCE_MS = 1_500  # how long to wait for an unknown store, counted from the f
 TIME_OUT_MS = 5_000
 UNDER_WAY_MAX = 4_096
 WAITING_MAX = 256
+PASSED_BYTES_MAX = 1 << 19
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,9 +212,12 @@ class StoresDesk:
             raise ProtocolError(Reason.STORES_OVER_LIMIT, "too many requests to stores are under way")
         number, asker = (0 if is_quiet else self._next), asked.asker
         body = msgspec.Raw(wire.encode(request))
+        hears = asker.hears if isinstance(request, wire.OpenChannel | wire.GiveCredit) else None
         passed = wire.encode(
-            wire.Asked(number, self._inbox, asker.entity, asker.roles, asker.inbox, body, asker.source)
+            wire.Asked(number, self._inbox, asker.entity, asker.roles, asker.inbox, body, asker.source, hears)
         )
+        if len(passed) > PASSED_BYTES_MAX:
+            raise ProtocolError(Reason.STORES_OVER_LIMIT, "the request, with the rules that apply to you, is too long")
         if is_quiet:
             self._session.answer(asked.frame, b"{}")
         else:

@@ -3,7 +3,7 @@
 In:    Asked bodies: a request with the requester's identity.
 Out:   answers; openings, acknowledgements and drops for the other parts of the store.
 State: none of its own.
-Not here: those parts (intake.py, channels.py, names.py, batches.py), access rights (the reader's broker).
+Not here: those parts (intake.py, channels.py, names.py, batches.py), what a reader may hear (hearer.py).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from heliograph.machine import Instant
 from heliograph.model.identity import ANONYMOUS, Role
 from heliograph.stores.batches import Batches
 from heliograph.stores.channels import Channels, check_condition
+from heliograph.stores.hearer import Hearer
 from heliograph.stores.intake import Intake
 from heliograph.stores.names import NameKey, Names, NameState, acknowledged
 from heliograph.stores.tail import Tail
@@ -86,7 +87,9 @@ class Serving:
     def _handle(self, asked: Asked, request: wire.StoreRequest, inbox: bytes, now: Instant) -> None:
         match request:
             case wire.GiveCredit():
-                self._channels.credit((inbox, request.channel), request.at, request.window, request.again, now)
+                self._channels.credit(
+                    (inbox, request.channel), request.at, request.window, request.again, now, _hearer(asked)
+                )
             case wire.AttachPublisher():
                 self._attach(asked, inbox)
             case wire.OpenChannel():
@@ -126,6 +129,7 @@ class Serving:
     # -- readers ------------------------------------------------------------------------------------------------
 
     def _open(self, asked: Asked, request: wire.OpenChannel, inbox: bytes, now: Instant) -> None:
+        _check_hearer(asked)
         check_condition(request.filter, request.language, request.where)
         if request.name:
             wire.check_name(request.name)
@@ -160,18 +164,19 @@ class Serving:
         )
 
     def _begin(self, asked: Asked, request: wire.OpenChannel, inbox: bytes, position: int | None, now: Instant) -> None:
+        hearer = _check_hearer(asked)
         key: NameKey | None = (asked.entity, request.name) if request.name else None
         state = self._names.of_asker(key, request.proof, claims=True) if key is not None else None
         done = [] if state is None or position is not None else state.also
         if position is None:
             position = self._default_start(request, state)
         if key is None:
-            self._channels.open(inbox, None, request, position, [], now)
+            self._channels.open(inbox, None, request, position, [], now, hearer)
             self._opened(asked, request, position, False)
             return
         owner = self._names.owner_for(key, request.proof, request.owner, asked.source)
         self._names.make_room(key, owner)
-        self._channels.open(inbox, key, request, position, done, now)
+        self._channels.open(inbox, key, request, position, done, now, hearer)
         before = position if state is None else state.before
         also = [] if state is None else state.also
         new = NameState(request.filter, before, also, request.language, request.where, self._wall(now), owner)
@@ -291,6 +296,17 @@ class Serving:
         to = wire.inbox_of(asked.to)
         if asked.number and to is not None:
             self._send(stored(to, self._store, asked.number, payload, flags=flags))
+
+
+def _hearer(asked: Asked) -> Hearer | None:
+    return None if asked.hears is None else Hearer(asked.entity, asked.roles, asked.hears)
+
+
+def _check_hearer(asked: Asked) -> Hearer:
+    hearer = _hearer(asked)
+    if hearer is None:
+        raise ProtocolError(Reason.BODY_MALFORMED, "the reader's broker does not say what the reader may hear")
+    return hearer
 
 
 def _check_admin(asked: Asked, what: str) -> None:

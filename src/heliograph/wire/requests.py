@@ -20,6 +20,7 @@ import msgspec
 
 from heliograph.errors import ProtocolError, Reason
 from heliograph.wire.bodies import Body
+from heliograph.wire.hearing import Hearing
 
 TEXT_LENGTH_MAX = 200  # of what was wrong with a request
 UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)  # ValueError: also bad UTF-8 and integers too long
@@ -36,6 +37,7 @@ class Asker(Body, frozen=True):
     inbox: str  # empty if the client has none
     session: str  # its origin, 16 hexadecimal digits
     source: str = ""  # the address that its places count for
+    hears: Hearing | None = None  # to the service `stores` only
 
 
 class RequestTypes(Generic[R]):

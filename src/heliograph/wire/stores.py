@@ -24,6 +24,7 @@ from heliograph.errors import ProtocolError, Reason
 from heliograph.model.topics import INBOX_ROOT, is_inbox
 from heliograph.wire.bodies import Body
 from heliograph.wire.frames import BODY_BYTES, HEAD, Frame, Kind, check_size
+from heliograph.wire.hearing import Hearing
 from heliograph.wire.limits import FRAME_BYTES_MAX, PAYLOAD_BYTES_MAX
 from heliograph.wire.name_proofs import Proof
 from heliograph.wire.requests import UNREADABLE, RequestTypes
@@ -111,6 +112,7 @@ class Asked(Body, frozen=True):
     inbox: str  # of the requester
     body: msgspec.Raw  # one of the requests below, as the service encoded it
     source: Annotated[str, msgspec.Meta(max_length=256)] = ""  # the address that the requester's places count for
+    hears: Hearing | None = None  # with `open` and `credit`: what the requester may hear
 
 
 class StoreForgotten(Body, frozen=True):

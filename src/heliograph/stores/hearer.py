@@ -1,0 +1,48 @@
+"""Hearer: what one reader may hear, as its broker said with the request.
+
+In:    requests with the reader's identity, rules and rights.
+Out:   whether it may hear a topic; whether a filter can give it anything.
+State: none beyond what was said.
+Not here: the rules themselves (broker/access.py), who says it (broker/hearings.py).
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from heliograph.broker.access import Profile, heard_profile
+from heliograph.model.identity import Identity, Role
+from heliograph.wire.hearing import Hearing
+
+KNOWN_ROLES = frozenset(Role)
+
+
+class Hearer:
+    """A reader, to its store."""
+
+    def __init__(self, entity: str, roles: list[str], said: Hearing) -> None:
+        self._entity = entity
+        self._roles = roles
+        self._said = said
+        self.as_of = said.as_of
+
+    def is_same(self, other: Hearer) -> bool:
+        """True if the other may hear the same, as of the same moment."""
+        return (self._entity, self._roles, self._said) == (other._entity, other._roles, other._said)
+
+    @cached_property
+    def _identity(self) -> Identity:
+        roles = tuple(Role(role) for role in self._roles if role in KNOWN_ROLES)
+        return Identity(self._entity, roles, self._said.proof)
+
+    @cached_property
+    def _profile(self) -> Profile:
+        return heard_profile(self._said.rules, self._said.default, self._identity)
+
+    @cached_property
+    def _roots(self) -> frozenset[bytes]:
+        return frozenset(root.encode() for root in self._said.roots)
+
+    def may_hear(self, topic: bytes) -> bool:
+        """True if the reader may hear this topic."""
+        return self._profile.may_hear(topic, self._identity, self._roots.__contains__)
