@@ -30,8 +30,8 @@ CHECKERS: dict[str, type[Checker]] = {
     for checker in (
         *(Delivery, Duplicates, Order, Isolation, Bounded, Convergence),
         *(Maps, Ways, Forgotten, NetworkTime, Covered, LoadSpread),
-        *(TopicsFound, TopicsHidden, TopicsGranted, TopicKeys, TopicReplicas),
         *(Kept, Once, Ordered, Resources, Responders, Patience),
+        *(TopicsFound, TopicsHidden, TopicsGranted, TopicKeys, TopicReplicas),
     )
 }
 
