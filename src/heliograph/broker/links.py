@@ -371,7 +371,7 @@ class Links:
         link.queue(waiting)
         holds = sink.holds and publisher.may_be_held and not link.stuck
         if not (sink.disconnects or holds):
-            link.droppable.append(waiting)
+            link.may_drop(waiting)
         if sink.holds and not link.stuck and self._is_long(link):
             if holds:
                 self._hold(publisher, link, now)
@@ -389,10 +389,11 @@ class Links:
         """Drop the oldest droppable frames; if there are none, the consumer loses its link."""
         limits = self.limits
         while link.is_over(limits.queue_bytes_max, limits.queue_frames_max):
-            if not link.droppable:
+            droppable = link.next_to_drop()
+            if not droppable:
                 self._give_up(link)
                 return
-            oldest = link.droppable[0]
+            oldest = droppable[0]
             ends = frames_of(oldest.chunk, oldest.start)
             frames, size = link.drop_oldest(ends, limits.queue_bytes_max, limits.queue_frames_max)
             self.frames_dropped += frames

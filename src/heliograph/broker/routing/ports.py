@@ -33,6 +33,7 @@ UNMEASURED_COST = 1_000  # until a round trip was timed
 OUTSIDE_COST = 1_000  # added to links between clusters: staying inside is cheaper
 SMOOTHING = 8  # a new round trip counts for one part in eight
 SINKS_MAX = 4_096  # remembered per neighbour
+BULKY_BYTES = 32 << 10  # a publication from this size on is large
 FIXED = Struct("<BBHQ")  # of a hop prefix: kind, ttl, epoch, members
 VARYING = Struct("<I12sQ")  # its length, the fixed part, its number
 OUTLIER = 4  # a round trip counts as at most this many times the usual one: after a stall, one or two are too long
@@ -84,6 +85,7 @@ class Port:
         "backlog",
         "backlog_bytes",
         "backlog_frames",
+        "bulky",
         "deliveries",
         "droppable",
         "dropped",
@@ -137,6 +139,7 @@ class Port:
         self.backlog_bytes = 0
         self.backlog_frames = 0
         self.droppable: deque[Waiting] = deque()
+        self.bulky: deque[Waiting] = deque()  # droppable, too: large publications for a neighbour
         self.voids = 0  # backlog entries whose frames were all dropped
         self.dropped = self.dropped_bytes = 0
         self.noted_dropped = self.noted_dropped_bytes = 0
@@ -185,6 +188,8 @@ class Port:
             return None
         if self.droppable and self.droppable[0] is waiting:
             self.droppable.popleft()
+        elif self.bulky and self.bulky[0] is waiting:
+            self.bulky.popleft()
         self.backlog_bytes -= len(waiting.chunk) - waiting.start
         self.backlog_frames -= waiting.frames
         return waiting
@@ -193,6 +198,7 @@ class Port:
         """Drop everything that waits."""
         self.backlog.clear()
         self.droppable.clear()
+        self.bulky.clear()
         self.backlog_bytes = self.backlog_frames = 0
 
     def get_stuck(self) -> None:
@@ -223,9 +229,24 @@ class Port:
         ]
         self.backlog = deque(waiting for waiting in self.backlog if waiting.sink is None)
         self.droppable.clear()
+        self.bulky.clear()
         self.backlog_bytes = sum(len(waiting.chunk) for waiting in self.backlog)
         self.backlog_frames = len(self.backlog)
         return runs
+
+    def may_drop(self, waiting: Waiting) -> None:
+        """This run may be dropped if there is no room.
+
+        A neighbour's link is shared by all clients there, so large publications are kept apart: if they take most of
+        the room, they lose it, and not what is small beside them.
+        """
+        is_bulky = self.neighbour is not None and len(waiting.chunk) >= BULKY_BYTES * waiting.frames
+        (self.bulky if is_bulky else self.droppable).append(waiting)
+
+    def next_to_drop(self) -> deque[Waiting]:
+        """Of large and other runs, those that take more room; the first of them is the next to lose frames."""
+        bulk = sum(len(waiting.chunk) for waiting in self.bulky)  # a few hundred at most
+        return self.bulky if 2 * bulk > self.backlog_bytes or not self.droppable else self.droppable
 
     def is_over(self, bytes_max: int, frames_max: int) -> bool:
         """True if more waits than is allowed."""
@@ -236,7 +257,8 @@ class Port:
 
         Returns how many frames and bytes were dropped.
         """
-        waiting, frames, size = self.droppable[0], 0, 0
+        runs = self.next_to_drop()
+        waiting, frames, size = runs[0], 0, 0
         for end in ends:
             dropped = waiting.drop_first(end)
             frames, size = frames + 1, size + dropped
@@ -248,7 +270,7 @@ class Port:
         self.dropped_bytes += size
         if not waiting.frames:  # the empty entry stays in the backlog for now, without its bytes
             self.voids += 1
-            self.droppable.popleft()
+            runs.popleft()
         return frames, size
 
     def sweep(self) -> None:
@@ -277,6 +299,7 @@ class Port:
         """The link is gone: drop its output."""
         self.backlog.clear()
         self.droppable.clear()
+        self.bulky.clear()
         self.out = []
         self.sink = None
 
