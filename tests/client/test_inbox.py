@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heliograph.client.commands import Flush, Publish, Subscribe, Taken, Unsubscribe
-from heliograph.client.inbox import Inbox
+from heliograph.client.inbox import OBJECT_BYTES, Inbox
 from heliograph.errors import Reason, UsageError
 from heliograph.model.publication import Publication
 from heliograph.model.subscription import Policy
@@ -178,9 +178,10 @@ def test_a_subscription_that_makes_no_sense_is_refused_at_once(command: Subscrib
 
 @pytest.mark.req("N15")
 def test_what_was_read_in_portions_leaves_room_for_more() -> None:
-    inbox = Inbox(1, Policy.HOLD, 100, 10_000)
+    inbox, size = Inbox(1, Policy.HOLD, 100, 10_000), a_publication(0, 100).size
     for first in range(0, 400, 20):
         inbox.put([a_publication(number, 100) for number in range(first, first + 20)])
         assert [one.sequence for one in inbox.take_some(15)] == list(range(first, first + 15))
+        assert inbox.bytes == 5 * (OBJECT_BYTES + size)
         assert [one.sequence for one in inbox.take_some(15)] == list(range(first + 15, first + 20))
     assert (inbox.bytes, inbox.pressing) == (0, False)
