@@ -66,6 +66,8 @@ def _show(report: dict[str, Any]) -> None:
     sections = [
         (f"The workloads: {head}", report["workloads"]),
         ("Messages, matching operations and time by way of delivery", report["sharing"]),
+        ("Several Gaussians in time, balanced resources, similarity 80 %", report["gaussians"]),
+        ("Resources that change, by the age that requests allow", report["ages"]),
         ("One broker or many", report["architecture"]),
         ("Service times of the model, us", [report["service_times"]]),
     ]

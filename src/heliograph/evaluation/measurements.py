@@ -36,6 +36,8 @@ def of_resources(report: dict[str, Any], run: str, version: str, time_us: int) -
     tables = {
         "workloads": ("similarity",),
         "sharing": ("resources", "space", "time", "similarity", "deliver"),
+        "gaussians": ("time", "deliver"),
+        "ages": ("allowed_age_s",),
         "architecture": ("model", "architecture", "result_size"),
         "live": ("similarity", "deliver", "how"),
     }

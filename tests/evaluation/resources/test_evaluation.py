@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 
 from heliograph.cli.main import app
 from heliograph.evaluation.measurements import of_resources
-from heliograph.evaluation.resources import architecture, claims, sharing
+from heliograph.evaluation.resources import ages, architecture, claims, sharing
 from heliograph.evaluation.resources.network import ResourceNetwork, backbone
-from heliograph.evaluation.resources.sharing import SharingPlan, chosen
+from heliograph.evaluation.resources.sharing import SharingPlan, SharingStage, chosen
 from heliograph.evaluation.resources.workload import UNIFORM, WorkloadRequest, WorkloadResource
 
 PLAN = SharingPlan(
@@ -29,15 +29,16 @@ pytestmark = pytest.mark.req("R14")
 
 @cache
 def report() -> dict[str, Any]:
-    found = sharing.evaluate(PLAN, 1, lambda _: None)
-    rows = architecture.evaluate(OTHER, 1, lambda _: None)
-    checks = claims.checks(found["sharing"], rows)
-    return {"seed": 1, **found, "architecture": rows, "checks": checks}
+    stage = SharingStage(PLAN, 1)
+    found = sharing.evaluate_on(stage, lambda _: None) | {"ages": ages.evaluate(stage, lambda _: None)}
+    found["architecture"] = architecture.evaluate(OTHER, 1, lambda _: None)
+    return {"seed": 1, **found, "checks": claims.checks(found)}
 
 
 def test_every_answer_is_complete_and_right() -> None:
     assert [row for row in report()["sharing"] if row["wrong"]] == []
     assert [row for row in report()["architecture"] if row["wrong"]] == []
+    assert [row for row in [*report()["gaussians"], *report()["ages"]] if row["wrong"]] == []
 
 
 def test_sharing_saves_messages_and_direct_answers_take_one_each() -> None:
@@ -51,7 +52,7 @@ def test_a_check_can_say_no() -> None:
     rows = [dict(row) for row in report()["sharing"]]
     for row in chosen(rows, deliver="similarity"):
         row["subscriptions"] *= 10
-    held = {check["claim"]: check["holds"] for check in claims.checks(rows, report()["architecture"])}
+    held = {check["claim"]: check["holds"] for check in claims.checks(report() | {"sharing": rows})}
     assert not held["similarity forwarding: less subscription messages than normal, in every workload"]
 
 
@@ -98,6 +99,8 @@ def test_measurements_are_one_value_per_row() -> None:
     assert {row["experiment"] for row in rows} == {
         "resources workloads",
         "resources sharing",
+        "resources gaussians",
+        "resources ages",
         "resources architecture",
     }
     assert all(isinstance(row["value"], float) and row["parameters"] for row in rows)
@@ -112,3 +115,30 @@ def test_the_command_prints_json_and_saves(tmp_path: Path, monkeypatch: pytest.M
     assert json.loads(done.stdout)["checks"] == report()["checks"]
     (file,) = tmp_path.glob("resources-*.jsonl")
     assert all(json.loads(line)["metric"] for line in file.read_text().splitlines())
+
+
+@pytest.mark.req("R9")
+def test_an_age_saves_messages_and_costs_truth_and_without_one_every_result_is_true_now() -> None:
+    rows = {row["allowed_age_s"]: row for row in report()["ages"]}
+    assert rows[0.0]["outdated"] == 0
+    assert rows[10.0]["outdated"] > 0
+    assert rows[10.0]["subscriptions"] < rows[0.0]["subscriptions"]
+    assert rows[10.0]["mean_age_ms"] > rows[0.0]["mean_age_ms"]
+
+
+def test_several_gaussians_are_judged_each() -> None:
+    rows = report()["gaussians"]
+    assert [(row["time"], row["deliver"]) for row in rows[:4]] == [
+        ("Gaussian/4", "normal"),
+        ("Gaussian/4", "similarity"),
+        ("Gaussian", "normal"),
+        ("Gaussian", "similarity"),
+    ]
+    changed = [dict(row) for row in rows]
+    changed[-1]["matchings"] *= 10
+    claim = "several Gaussians in time: similarity forwarding lowers every metric under each"
+    held = [
+        {check["claim"]: check["holds"] for check in claims.checks(one)}
+        for one in (report(), report() | {"gaussians": changed})
+    ]
+    assert [each[claim] for each in held] == [True, False]

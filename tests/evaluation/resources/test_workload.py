@@ -79,5 +79,9 @@ def test_places_and_times_are_distributed_as_named() -> None:
     assert abs(zipf[1] / zipf[0] - 1 / 2) < 0.08
     middle = [each for each in workload.times_of(2_000, 80.0, GAUSSIAN, 1) if 30 <= each <= 50]
     assert abs(len(middle) / 2_000 - 0.68) < 0.05
+    for time, divisor in workload.GAUSSIANS.items():
+        drawn = workload.times_of(2_000, 80.0, time, 1)
+        assert abs(sum(abs(each - 40) <= 80 / divisor for each in drawn) / 2_000 - 0.69) < 0.06
+        assert len(set(drawn)) == 2_000, "none is moved to the beginning or the end"
     even = workload.times_of(2_000, 80.0, UNIFORM, 1)
     assert abs(sum(each < 40 for each in even) / 2_000 - 0.5) < 0.05

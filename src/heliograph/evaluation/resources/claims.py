@@ -1,15 +1,16 @@
 """The paper's claims about its experiments, as checks that can fail.
 
-In:    the rows of both experiments.
+In:    the rows of all experiments, by name.
 Out:   checks: the claim, whether it holds, the deciding values, and why.
 State: none.
-Not here: the experiments (sharing.py, architecture.py).
-Paper: [resources] §6.3.
+Not here: the experiments (sharing.py, ages.py, architecture.py).
+Paper: [resources] §6.3, §6.2.2 (several Gaussians), §5.2 (age).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from heliograph.discovery.resources.forwarding import DIRECT, NORMAL, SIMILARITY
@@ -38,15 +39,18 @@ Row = dict[str, Any]
 Check = dict[str, Any]
 
 
-def checks(sharing: Sequence[Row], architecture: Sequence[Row]) -> list[Check]:
-    """All of them."""
+def checks(found: Mapping[str, Sequence[Row]]) -> list[Check]:
+    """All of them. ``found``: the rows of "sharing", "gaussians", "ages" and "architecture"."""
+    sharing, architecture = found["sharing"], found["architecture"]
     return [
-        *_correct(sharing, architecture),
+        _correct([*sharing, *found["gaussians"], *found["ages"], *architecture]),
         *(check for metric in METRICS for check in _similarity(sharing, metric)),
         _publications_rise(sharing),
         _normal_is_flat(sharing),
         _unbalanced_is_cheaper(sharing),
         *_direct(sharing),
+        _gaussians(found["gaussians"]),
+        *_ages(found["ages"]),
         *_architecture(architecture),
     ]
 
@@ -55,16 +59,14 @@ def _check(claim: str, holds: bool, values: dict[str, Any], why: str) -> Check:
     return {"claim": claim, "holds": holds, "values": values, "why": why}
 
 
-def _correct(sharing: Sequence[Row], architecture: Sequence[Row]) -> list[Check]:
-    wrong = sum(row["wrong"] for row in [*sharing, *architecture])
-    return [
-        _check(
-            "every answer is complete and right",
-            wrong == 0,
-            {"wrong": wrong},
-            "not in the paper: each answer is compared with the workload, so that nothing is saved by losing results",
-        )
-    ]
+def _correct(rows: Sequence[Row]) -> Check:
+    wrong = sum(row["wrong"] for row in rows)
+    return _check(
+        "every answer is complete and right",
+        wrong == 0,
+        {"wrong": wrong},
+        "not in the paper: each answer is compared with the workload, so that nothing is saved by losing results",
+    )
 
 
 def _pairs(rows: Sequence[Row], metric: str) -> dict[tuple[Any, ...], dict[int, tuple[float, float]]]:
@@ -168,6 +170,38 @@ def _direct(rows: Sequence[Row]) -> list[Check]:
             )
         )
     return found
+
+
+def _gaussians(rows: Sequence[Row]) -> Check:
+    worst: dict[str, float] = {}
+    for row in chosen(rows, deliver=NORMAL):
+        (other,) = chosen(rows, deliver=SIMILARITY, time=row["time"])
+        worst[row["time"]] = max(other[metric] / row[metric] for metric in METRICS)
+    return _check(
+        "several Gaussians in time: similarity forwarding lowers every metric under each",
+        all(ratio < 1 for ratio in worst.values()),
+        {time: round(ratio, 3) for time, ratio in worst.items()},
+        "the worst ratio of similarity to normal over the four metrics",
+    )
+
+
+def _ages(rows: Sequence[Row]) -> list[Check]:
+    messages = {row["allowed_age_s"]: row["subscriptions"] for row in rows}
+    outdated = {row["allowed_age_s"]: row["outdated"] for row in rows}
+    return [
+        _check(
+            "the longer answers may be shared, the fewer subscription messages",
+            all(many > few for many, few in pairwise(messages.values())),
+            {f"{age:g} s": count for age, count in messages.items()},
+            "an older answer covers more requests",
+        ),
+        _check(
+            "… and the more results are outdated; none if no age is allowed",
+            outdated[0.0] == 0 and all(few < many for few, many in pairwise(outdated.values())),
+            {f"{age:g} s": count for age, count in outdated.items()},
+            "resources change while requests are made; each result is judged by itself, between request and answer",
+        ),
+    ]
 
 
 def _architecture(rows: Sequence[Row]) -> list[Check]:

@@ -1,9 +1,9 @@
 """The evaluation of resource discovery as a whole.
 
 In:    quick or not, a seed.
-Out:   one report of plain values: workloads, rows of both experiments, checks.
+Out:   one report of plain values: workloads, rows of all experiments, checks.
 State: none.
-Not here: the experiments (sharing.py, architecture.py), the paper's claims (claims.py).
+Not here: the experiments (sharing.py, ages.py, architecture.py), the paper's claims (claims.py).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-from heliograph.evaluation.resources import architecture, claims, sharing
+from heliograph.evaluation.resources import ages, architecture, claims, sharing
 from heliograph.evaluation.resources.network import ServiceTimes
 
 
@@ -20,8 +20,9 @@ def evaluate(quick: bool, seed: int, say: Callable[[str], None]) -> dict[str, An
     """Run all simulated experiments."""
     plan = sharing.QUICK if quick else sharing.SharingPlan()
     other = architecture.QUICK if quick else architecture.ArchitecturePlan()
-    found = sharing.evaluate(plan, seed, say)
-    rows = architecture.evaluate(other, seed, say)
+    stage = sharing.SharingStage(plan, seed)
+    found = sharing.evaluate_on(stage, say) | {"ages": ages.evaluate(stage, say)}
+    found["architecture"] = architecture.evaluate(other, seed, say)
     return {
         "how": "simulated",
         "seed": seed,
@@ -31,6 +32,5 @@ def evaluate(quick: bool, seed: int, say: Callable[[str], None]) -> dict[str, An
         "brokers": plan.edges + plan.routers,
         "service_times": asdict(ServiceTimes()),
         **found,
-        "architecture": rows,
-        "checks": claims.checks(found["sharing"], rows),
+        "checks": claims.checks(found),
     }

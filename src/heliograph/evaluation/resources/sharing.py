@@ -4,7 +4,7 @@ In:    a seed, how many resources and requests, which similarities and distribut
 Out:   rows: per way of delivery, similarity and distribution the paper's four metrics, and further counts.
 State: none; one network per distribution of resources, which forgets requests between runs.
 Not here: the network (network.py), the paper's claims about it (claims.py).
-Paper: [resources] §6.3.1, Figures 9 to 11; §6.3.2, Figure 14.
+Paper: [resources] §6.3.1, Figures 9 to 11; §6.2.2, Figure 8(a), several Gaussians; §6.3.2, Figure 14.
 
 A message is a frame between two brokers. An answer is one package per sender (in parts beyond 64 resources). A matching
 operation is a query to a table of advertisements on behalf of a request; checks whether a host is missing repeat one
@@ -25,6 +25,7 @@ from heliograph.evaluation.resources.network import MS, ResourceNetwork, backbon
 from heliograph.evaluation.resources.workload import (
     BALANCED,
     GAUSSIAN,
+    GAUSSIANS,
     GEOMETRIC,
     UNIFORM,
     ZIPF,
@@ -40,6 +41,7 @@ from heliograph.evaluation.resources.workload import (
 PLACEMENTS = (BALANCED, GEOMETRIC)
 DISTRIBUTIONS = ((UNIFORM, UNIFORM), (ZIPF, UNIFORM), (UNIFORM, GAUSSIAN))  # in space, in time: Figures 9, 10, 11
 DIRECT_LEVEL = 50
+GAUSSIANS_LEVEL = 80
 REST_S = 5.0  # after the last request
 
 Say = Callable[[str], None]
@@ -137,14 +139,29 @@ class SharingStage:
 
 def evaluate(plan: SharingPlan, seed: int, say: Say) -> dict[str, Any]:
     """All workloads, normal and by similarity; at half similarity also direct."""
-    stage = SharingStage(plan, seed)
-    rows: list[dict[str, Any]] = []
+    return evaluate_on(SharingStage(plan, seed), say)
+
+
+def evaluate_on(stage: SharingStage, say: Say) -> dict[str, Any]:
+    """The same with workloads that exist already."""
+    plan, rows = stage.plan, list[dict[str, Any]]()
     for placement in PLACEMENTS:
         network = stage.network(placement)
         for space, time in plan.distributions:
             say(f"{placement} resources, requests {space} in space and {time} in time …")
             rows += _runs(stage, network, placement, space, time)
-    return {"workloads": _described(stage), "sharing": rows}
+    return {"workloads": _described(stage), "sharing": rows, "gaussians": _gaussians(stage, say)}
+
+
+def _gaussians(stage: SharingStage, say: Say) -> list[dict[str, Any]]:
+    """Requests that come ever more at the same time."""
+    say(f"balanced resources, requests in {', '.join(GAUSSIANS)} …")
+    network = stage.network(BALANCED)
+    return [
+        {"time": time, "deliver": deliver, **stage.run(network, GAUSSIANS_LEVEL, UNIFORM, time, deliver)}
+        for time in GAUSSIANS
+        for deliver in (NORMAL, SIMILARITY)
+    ]
 
 
 def _runs(stage: SharingStage, network: ResourceNetwork, placement: str, space: str, time: str) -> list[dict[str, Any]]:

@@ -42,6 +42,8 @@ TRIES_MAX = 200_000
 
 BALANCED, GEOMETRIC = "balanced", "unbalanced"
 UNIFORM, ZIPF, GAUSSIAN = "uniform", "Zipf", "Gaussian"
+GAUSSIANS = {"Gaussian/4": 4, GAUSSIAN: 8, "Gaussian/16": 16, "Gaussian/32": 32}
+"""Several Gaussians in time: their standard deviations are the whole time divided by these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,9 +236,15 @@ def place_requests(count: int, hosts: int, how: str, seed: int) -> list[int]:
 
 
 def times_of(count: int, span_s: float, how: str, seed: int) -> list[float]:
-    """When each is made, in seconds from the beginning: evenly, or mostly in the middle."""
+    """When each is made, in seconds from the beginning: evenly, or more or less all in the middle."""
     random = Random(f"{seed}/times")
-    if how == GAUSSIAN:
-        drawn = [random.gauss(span_s / 2, span_s / 8) for _ in range(count)]
-        return sorted(min(max(each, 0.0), span_s) for each in drawn)
+    if how in GAUSSIANS:
+        return sorted(_inside(random, span_s, span_s / GAUSSIANS[how]) for _ in range(count))
     return sorted(random.uniform(0, span_s) for _ in range(count))
+
+
+def _inside(random: Random, span_s: float, deviation_s: float) -> float:
+    """A time around the middle, drawn again while it is outside."""
+    while not 0 <= (drawn := random.gauss(span_s / 2, deviation_s)) <= span_s:
+        pass
+    return drawn
