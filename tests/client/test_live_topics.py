@@ -103,6 +103,7 @@ def test_a_revoked_grant_changes_the_key_and_other_holders_get_the_new_one_also_
     asyncio.run(run())
 
 
+@pytest.mark.sweep
 @pytest.mark.req("T10")
 def test_an_owner_that_returns_answers_for_what_a_command_created(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

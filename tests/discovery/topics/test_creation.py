@@ -256,7 +256,7 @@ def test_without_a_directory_owners_that_are_present_answer() -> None:
 @pytest.mark.req("T10")
 def test_an_owner_in_a_new_session_answers_for_the_topics_of_the_last_one() -> None:
     stage = TopicStage(brokers=2)
-    own = stage.create().result
+    own = stage.create(creation=a_creation(lifetime_s=30)).result
     other = stage.create("bob").result
     alice = stage.world.hosts["alice"]
     stage.world.crash(alice)
@@ -266,7 +266,7 @@ def test_an_owner_in_a_new_session_answers_for_the_topics_of_the_last_one() -> N
     alice.tell(alice.seat("party"), Restore((own.record, other.record, b"no record")))
     finder = stage.search("bob", timeout_ms=5_000)
     assert [(one.advertisement, one.told_by) for one in finder.take()] == [(own.advertisement, "alice")]
-    stage.run(3_700)
+    stage.run(30)
     late = stage.search("bob", timeout_ms=5_000)
     assert late.take() == [], "its life is over"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from heliograph.discovery.topics.finder import TopicFinder
 from heliograph.discovery.topics.messages import TopicKind, TopicMessage, TopicQuery, pack
 from heliograph.discovery.topics.topic_searches import FOUND_AT_FIRST, _items
 from heliograph.repository import TopicEntry
@@ -38,3 +39,22 @@ def test_topics_beyond_the_first_page_are_found_once(newest_first: bool) -> None
         assert len({topic.advertisement.id for topic in found}) == len(found) == expected
         assert finder.result.refused == {}
         assert bool(finder.result.left_out) == (count < made)
+
+
+@pytest.mark.req("T8", "T13")
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("watch", [False, True])
+def test_a_page_that_is_lost_is_asked_for_again(seed: int, watch: bool) -> None:
+    losses = {TopicKind.FOUND: 0.0}
+    stage = TopicStage(seed=seed, losses=losses)
+    made = FOUND_AT_FIRST + 4
+    for _ in range(made):
+        assert stage.create().result
+    losses[TopicKind.FOUND] = 0.6
+    query = TopicQuery("keywords", "temperature")
+    finder = stage.begin("bob", lambda say, seed: TopicFinder(say, query, seed, watch=watch, timeout_ms=20_000))
+    assert isinstance(finder, TopicFinder)
+    stage.finish(finder, 25)
+    assert len(finder.take()) == made
+    assert stage.machine("tdn-1").report("overview")["watches"] == watch, "what it began anew left nothing behind"
+    assert watch or finder.result.left_out == ()

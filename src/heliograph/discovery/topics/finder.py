@@ -2,12 +2,13 @@
 
 In:    a query; FOUND messages of several directories, a page at a time.
 Out:   a stream of FoundTopic, each topic once unless there is newer information; at the end a summary.
-State: the newest version of each topic, bounded; what was refused, by reason.
+State: the newest version of each topic, bounded; the pages that came; what was refused, by reason.
 Not here: the directory's side (topic_searches.py), languages (queries.py), owners that answer (owners.py).
 Paper: [topics] §6.
 
 A directory may lie. It cannot forge an advertisement, so an item counts only if it is signed, valid and what was asked
-for. It cannot silence others either: that it has finished ends the search only if no other directory is expected.
+for. It cannot silence others either: that it has finished ends the search only if no other directory is expected. It
+has finished when all pages of one answer are there; if some are lost, it is asked again.
 """
 
 from __future__ import annotations
@@ -118,6 +119,8 @@ class TopicFinder(TopicConversation):
         self._answered: dict[str, None] = {}
         self._finished: dict[str, None] = {}
         self._owners: dict[str, None] = {}
+        # directory and request -> the numbers of the pages of its answer, and of the last one, if it came
+        self._pages: dict[tuple[str, bytes], tuple[dict[int, None], list[int]]] = {}
         self._left_out: dict[str, str] = {}
         self.found: list[FoundTopic] = []
 
@@ -160,11 +163,14 @@ class TopicFinder(TopicConversation):
 
     def end_watch(self, now: Instant) -> None:
         """End a standing search."""
+        self._unwatch(now)
+        self.is_over = True
+
+    def _unwatch(self, now: Instant) -> None:
         body = Unwatch(self.draw(), self.wall_ms(now), self._watch_id)
         topics = [f"{TOPICS_TOPIC}/{name}" for name in self._asked] or [TOPICS_TOPIC]
         message = self._statements.write(body)
         self.outgoing += [(topic, message) for topic in topics]
-        self.is_over = True
 
     # -- receiving ------------------------------------------------------------------------------------------------
 
@@ -189,9 +195,19 @@ class TopicFinder(TopicConversation):
         if found.reason:
             reason = bodies.reason_of(found.reason)
             self._left_out[said.entity] = f"{reason.word}: {found.text}" if found.text else reason.word
-        if found.last:
+        if self._is_whole(said.entity, found):
             self._finished[said.entity] = None
             self._review(now)
+
+    def _is_whole(self, directory: str, found: FoundPage) -> bool:
+        """True if this was the last page of an answer that still lacked: a lost page is asked for again."""
+        if not found.page:
+            return found.last  # an answer of one page, which may be a refusal
+        pages, last = self._pages.setdefault((directory, found.id), ({}, []))
+        pages[found.page] = None
+        if found.last:
+            last[:] = [found.page]
+        return bool(last) and len(pages) >= last[0]
 
     def _glance(
         self, items: Sequence[FoundItem], said: Statement, is_directory: bool, now: Instant
@@ -295,19 +311,24 @@ class TopicFinder(TopicConversation):
         self.wake_at = min(self._ends_at, now + OWNERS_RETRY_MS * NS_PER_MS)
 
     def _renew(self, now: Instant) -> None:
-        """Renew a standing search, which never ends by itself; a directory that was down learns of it this way."""
+        """Renew a standing search, which never ends by itself; a directory that was down learns of it this way.
+
+        Directories answer a standing search once. If pages of that are missing, it begins anew.
+        """
         self._ends_at = now + self._timeout_ms * NS_PER_MS
-        if self._answered:
+        if self._answered and all(name in self._finished for name in self._answered):
             self._say(now)
             self.wake_at = now + WATCH_MS // 3 * NS_PER_MS
         else:
+            self._unwatch(now)
+            self._watch_id = b""
             self._say_again(now)
 
     def _time_out(self, now: Instant) -> None:
         if self._watch:
             self._renew(now)
         elif self._answered or self._owners:
-            for name in self._expected:
+            for name in {**self._expected, **self._answered}:
                 if name not in self._finished:
                     self._left_out.setdefault(name, Reason.TIME_OUT.word)
             self._finish()
