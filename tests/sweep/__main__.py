@@ -156,11 +156,12 @@ def verdict(rows: list[Row], seconds: float, *, quiet: bool) -> int:
     """The exit code. A scenario of which nothing was played is no success."""
     failed = sum(len(row.failures) for row in rows)
     unplayed = [row.scenario for row in rows if not row.inputs]
-    total: dict[str, int] = {}
+    totals: dict[str, dict[str, int]] = {}
     for row in rows:
-        _add(total, row.tally)
-    if total and not quiet:
-        print("stores: " + ", ".join(f"{count:,} {name}" for name, count in total.items()))
+        if row.tally:
+            _add(totals.setdefault(row.scenario.partition("-")[0], {}), row.tally)
+    for what, total in totals.items() if not quiet else ():
+        print(f"{what}: " + ", ".join(f"{count:,} {name}" for name, count in total.items()))
     if not quiet:
         print(f"{len(rows)} scenarios, {sum(row.seeds for row in rows)} runs, {failed} failed, {seconds:.0f} s")
     if unplayed or not rows:
