@@ -1,6 +1,7 @@
 """One broker: sessions, subscriptions, publications, services."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -329,6 +330,33 @@ def test_a_token_is_checked_by_a_job_and_what_follows_waits_for_it() -> None:
     assert json.loads(talk.heard[1].answers[0].payload)["entity"] == "sensor-7"
     talk.join(2, entity="sensor-7", token=TOKEN)
     assert talk.heard[2].order == ["WELCOME"], "a token found right is not hashed again"
+
+
+@pytest.mark.req("O9")
+@pytest.mark.parametrize("in_check", [False, True])
+@pytest.mark.parametrize(
+    ("left", "ends"),
+    [
+        ((), True),
+        ((hash_token("sensor-7", (Role.CLIENT, Role.ADMIN), "sensor-7 token", b"s" * 16),), True),
+        ((hash_token("sensor-7", (Role.CLIENT,), "another token", b"t" * 16),), True),
+        ("the same", False),
+    ],
+)
+def test_a_link_ends_when_its_token_is_removed_or_changed(left: Any, ends: bool, in_check: bool) -> None:
+    talk = Talk(TOKEN_CONFIG)
+    talk.join(1, entity="sensor-7", token=TOKEN)
+    [(ticket, job)] = talk.jobs
+    if not in_check:
+        talk.broker.done(ticket, job.run(), talk.now)
+    other = hash_token("other", (Role.CLIENT,), "other", b"o" * 16)
+    tokens = (other, RECORD) if left == "the same" else (other, *left)
+    talk.broker.tell(Reload(BrokerConfig(listeners=(ListenerConfig(auth="token"),), tokens=tokens)), talk.now)
+    if in_check:
+        talk.broker.done(ticket, job.run(), talk.now)
+    talk.take()
+    assert talk.heard[1].goodbye == ("credential_wrong" if ends else None)
+    assert ("WELCOME" in talk.heard[1].order) is not (ends and in_check)
 
 
 @pytest.mark.req("O6")

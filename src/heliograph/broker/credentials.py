@@ -54,6 +54,10 @@ class Credentials:
         self._local_digest = local_digest
         self._remembered: dict[bytes, None] = {}
 
+    def differs(self, other: Credentials, entity: str) -> bool:
+        """True if the record of this entity is another one there, or missing."""
+        return self._tokens.get(entity) != other._tokens.get(entity)
+
     def judge(self, peer: Peer, hello: Hello, auth: str) -> Identity | Claim:
         """The peer's identity, proven or to be checked; ProtocolError if the listener demands more, or has no
         tokens."""

@@ -37,6 +37,7 @@ CLAIMS_MAX = 16  # tokens being checked: two workers take 0.8 s, on a busy compu
 CLAIMS_PER_SOURCE_MAX = 8  # the other half is for other sources: wrong tokens cost an attacker nothing
 LOOKS_MAX = 64  # links examined for one newcomer while the broker is full
 NOBODY = "none"  # the proof of peers that showed no credential
+WITHDRAWN = "your token was removed or changed"
 OF_SERVICE = "this is the session of a service of this broker"
 PATIENCE_PARTS = 4  # of the handshake time: after one part, a peer loses its place to others if all are taken
 STORE_SERVICE = "store"  # the service whose pipe has the role store
@@ -430,7 +431,8 @@ class Sessions:
         """Put new rules, tokens and limits in force for existing and future links."""
         self._config = config
         self._access = Access(config.access)
-        self._credentials = Credentials(config.tokens, config.local_digest)
+        before, self._credentials = self._credentials, Credentials(config.tokens, config.local_digest)
+        self._end_withdrawn(before)
         for link in self._links.by_id.values():
             if link.seen is None:
                 continue
@@ -442,6 +444,14 @@ class Sessions:
             if heard != (link.table.profile.heard, link.table.profile.default):
                 self._subscriptions.hearings.renew(link)
             link.told.clear()
+
+    def _end_withdrawn(self, before: Credentials) -> None:
+        """End the links that rest on a token whose record is gone or has changed, also while it is being checked."""
+        proven = [(link, link.identity) for link in self._links.by_id.values() if link.identity.proof == "token"]
+        claimed = [(link, claim.identity) for link, _, claim in self._claims.values() if claim.identity is not None]
+        for link, identity in proven + claimed:
+            if self._credentials.differs(before, identity.entity):
+                self._links.hang_up(link, Reason.CREDENTIAL_WRONG, WITHDRAWN)
 
 
 def _is_used(link: Link) -> bool:

@@ -84,7 +84,7 @@ def remove(
     entity: Annotated[str, typer.Argument(metavar="ENTITY", help="Whose token.")],
     file: TokenFile = FILE,
 ) -> None:
-    """Remove an entity's token. A running broker learns it by `heliograph broker reload`."""
+    """Remove an entity's token. A running broker learns it by `heliograph broker reload`, and ends its links."""
     from heliograph.cli.files import locked, write_file
     from heliograph.trust.tokens import save_tokens
 
