@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heliograph.broker.config import BrokerConfig, LimitsConfig
+from heliograph.broker.steps import STEPS_MAX
 from heliograph.errors import Reason
 from heliograph.machine import Peer
 from heliograph.notes import PublicationsDropped
@@ -178,6 +179,30 @@ def test_a_consumer_that_holds_and_takes_nothing_loses_its_link() -> None:
     talk.pass_time(1_100)
     assert talk.hangups == {SLOW: Reason.SLOW_CONSUMER}
     assert talk.held == {POLITE: False}
+
+
+def test_a_consumer_whose_own_read_is_postponed_may_hold_no_longer_than_others() -> None:
+    talk = a_talk("hold", hold_ms_max=1_000)
+    talk.press(SLOW, True)
+    talk.say(SLOW, control(Kind.PONG) * 4 * STEPS_MAX)
+    assert talk.held == {SLOW: True}, "its read is postponed"
+    talk.publish(POLITE, "a", *(b"%d" % n for n in range(6)))
+    assert talk.held == {SLOW: True, POLITE: True}
+    talk.pass_time(1_100)
+    assert talk.hangups == {SLOW: Reason.SLOW_CONSUMER}
+    assert not talk.held[POLITE]
+
+
+def test_a_consumer_that_reads_again_does_not_end_the_pause_of_its_own_read() -> None:
+    talk = a_talk("hold")
+    talk.press(SLOW, True)
+    talk.publish(POLITE, "a", *(b"%d" % n for n in range(6)))
+    talk.say(SLOW, control(Kind.PONG) * 4 * STEPS_MAX)
+    assert talk.held == {SLOW: True, POLITE: True}
+    talk.press(SLOW, False)
+    assert talk.held == {SLOW: True, POLITE: False}
+    talk.pass_time(0)
+    assert talk.held == {SLOW: False, POLITE: False}
 
 
 def a_talk_with_a_service(**limits: int) -> Talk:

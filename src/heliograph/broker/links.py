@@ -454,7 +454,7 @@ class Links:
             return
         slow.holding[publisher] = None
         publisher.held_by[slow] = None
-        if len(publisher.held_by) > 1:
+        if publisher.is_paused or len(publisher.held_by) > 1:
             return
         if isinstance(publisher, FarPublisher):
             self._far.hold(publisher, now)
@@ -484,7 +484,7 @@ class Links:
         """Read again from the publishers that waited for this consumer, unless they wait for another one, too."""
         for publisher in slow.holding:
             del publisher.held_by[slow]
-            if publisher.held_by or publisher.state == GONE:
+            if publisher.is_held or publisher.state == GONE:
                 continue
             if isinstance(publisher, FarPublisher):
                 self._far.release(publisher)
@@ -494,15 +494,15 @@ class Links:
         slow.holding.clear()
 
     def pause(self, link: Port) -> None:
-        """Stop reading a link whose last bytes are not processed yet: it is held by itself."""
-        if not link.held_by:
+        """Stop reading a link whose last bytes are not processed yet."""
+        if not link.is_held:
             self._outbox.holds.append((link.id, True))
-        link.held_by[link] = link.holding[link] = None
+        link.pause(True)
 
     def go_on(self, link: Port) -> None:
         """Read it again."""
-        if link.held_by.pop(link, self) is None:
-            del link.holding[link]
+        if link.is_paused:
+            link.pause(False)
             if not link.held_by:
                 self._outbox.holds.append((link.id, False))
 

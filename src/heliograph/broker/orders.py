@@ -353,6 +353,6 @@ def _describe(link: Link) -> dict[str, Any]:
         "backlog_bytes": link.backlog_bytes,
         "backlog_frames": link.backlog_frames,
         "pressed": link.pressed,
-        "held": bool(link.held_by),
+        "held": link.is_held,
         "holds": len(link.holding),
     }

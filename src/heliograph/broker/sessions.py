@@ -346,13 +346,13 @@ class Sessions:
         """Ping a quiet peer, and give up a silent one."""
         if link.state != READY:
             return
-        if link.held_by:
+        if link.is_held:
             link.excuse(now)
         quiet = now - link.heard_at
         if quiet >= SILENCES_MAX * link.keep_alive_ns:
             self._links.hang_up(link, Reason.SILENT, "nothing was heard for three keep-alive intervals")
             return
-        if quiet >= link.keep_alive_ns or link.held_by:
+        if quiet >= link.keep_alive_ns or link.is_held:
             self._links.put(link, control(Kind.PING))
             at = now + link.keep_alive_ns
         else:

@@ -96,6 +96,7 @@ class Port:
         "holding",
         "id",
         "identity",
+        "is_paused",
         "mark",
         "may_be_held",
         "name",
@@ -151,6 +152,16 @@ class Port:
         self.stuck = False  # a consumer that has read nothing for long: no publisher waits for it
         self.holding: dict[Port, None] = {}  # publishers that wait for this link
         self.held_by: dict[Port, None] = {}  # slow links for which this one waits
+        self.is_paused = False  # its last bytes are not processed yet, so it is not read
+
+    @property
+    def is_held(self) -> bool:
+        """True if it is not read for now."""
+        return self.is_paused or bool(self.held_by)
+
+    def pause(self, paused: bool) -> None:
+        """Read it no more until its last bytes are processed, or again."""
+        self.is_paused = paused
 
     @property
     def is_pipe(self) -> bool:
