@@ -152,7 +152,7 @@ def test_no_condition_shows_a_reader_what_it_may_not_hear(
     asked: dict[str, Any] = {"language": language, **more}
     assert told(known, where=true, **asked) != told(known, where=false, **asked)
     assert told(HIDDEN, where=true, **asked) == told(HIDDEN, where=false, **asked)
-    assert told(HIDDEN, filter="odd/3", **more) == told(HIDDEN, filter="odd/x", **more)
+    assert told(HIDDEN, filter="+/3", **more) == told(HIDDEN, filter="+/x", **more)
 
 
 @pytest.mark.parametrize(
@@ -188,6 +188,33 @@ def test_a_reader_that_may_hear_less_is_sent_again_what_it_may() -> None:
     [frame] = [frame for frame in ledge.frames if not frame.flags]
     _, before, after, offsets = stores.span_of(frame)
     assert (frame.sequence, before, after, list(offsets)) == (4, 1, 4, [0, 2])
+
+
+@pytest.mark.parametrize("name", ["", "n"])
+@pytest.mark.parametrize(
+    ("pattern", "may"),
+    [
+        ("secret/#", False),
+        ("secret/open", True),
+        ("#", True),
+        ("Entity/bob/#", False),
+        ("Entity/alice/#", True),
+        ("Services/#", False),
+        ("Topics/#", True),
+    ],
+)
+def test_nobody_opens_what_it_could_never_hear(pattern: str, may: bool, name: str) -> None:
+    ledge = Ledge()
+    hears = Hearing(1, "token", True, [("secret/open", True), ("secret/#", False)])
+    if pattern == "secret/#":
+        hears = Hearing(1, "token", True, [("secret/#", False)])
+    number = ledge.ask(stores.OpenChannel(f"{ledge.id:016x}", 1, name, pattern), hears=hears)
+    ledge.settle()
+    granted, answer = ledge.answer(number)
+    assert granted is may
+    assert may or answer["reason"] == Reason.SUBSCRIBE_DENIED.word
+    number = ledge.ask(stores.ListNames(f"{ledge.id:016x}"))
+    assert len(ledge.answer(number)[1]["names"]) == (may and bool(name))
 
 
 def test_a_request_that_does_not_say_what_the_reader_may_hear_opens_nothing() -> None:

@@ -46,3 +46,8 @@ class Hearer:
     def may_hear(self, topic: bytes) -> bool:
         """True if the reader may hear this topic."""
         return self._profile.may_hear(topic, self._identity, self._roots.__contains__)
+
+    def may_open(self, pattern: bytes) -> bool:
+        """False if no reading of this filter could give the reader anything, unless it gets a right to a created topic
+        later."""
+        return self._profile.may_filter(pattern) and not self._profile.is_foreign(pattern, self._identity)

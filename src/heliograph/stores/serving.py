@@ -129,8 +129,10 @@ class Serving:
     # -- readers ------------------------------------------------------------------------------------------------
 
     def _open(self, asked: Asked, request: wire.OpenChannel, inbox: bytes, now: Instant) -> None:
-        _check_hearer(asked)
+        hearer = _check_hearer(asked)
         check_condition(request.filter, request.language, request.where)
+        if not hearer.may_open(request.filter.encode()):
+            raise ProtocolError(Reason.SUBSCRIBE_DENIED, f"{asked.entity} may not subscribe to {request.filter[:256]}")
         if request.name:
             wire.check_name(request.name)
         if request.start not in ("", "first", "next"):
