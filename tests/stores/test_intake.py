@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heliograph.errors import Reason
-from heliograph.vault import Append
+from heliograph.vault import CHANGES_MAX, Append
 from heliograph.wire import stores
 from heliograph.wire.frames import Flag, event
 from tests.stores.ledge import INBOX, ORIGIN, Ledge
@@ -318,3 +318,18 @@ def test_no_publication_breaks_a_store(headers: bytes, payload: bytes) -> None:
     ledge.deliver(ledge.reliable(3, 0))
     ledge.settle()
     assert kept(ledge)[-1] == 3
+
+
+def test_more_publishers_than_a_commit_may_name_take_several_commits() -> None:
+    ledge = Ledge()
+    count = CHANGES_MAX + 4_000
+    for start in range(0, count, 1_000):
+        ledge.deliver(*(ledge.reliable(1, 0, origin=ORIGIN + n) for n in range(start, min(count, start + 1_000))))
+        ledge.read()
+    assert len(ledge.commits) < 4, "the disk is slow, so all others wait"
+    sizes = []
+    while ledge.commits:
+        sizes.append(len(ledge.commits[0][1]))
+        ledge.commit()
+    assert max(sizes) <= CHANGES_MAX
+    assert len(kept(ledge)) == count

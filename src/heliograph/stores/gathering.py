@@ -11,10 +11,13 @@ from __future__ import annotations
 from collections import deque
 
 from heliograph.machine import Instant
+from heliograph.vault import CHANGES_MAX
 from heliograph.wire.stores import MAIN
 
 RUN_BYTES = 1 << 20
 RUNS_MAX = 1_000  # of a commit
+MARKS_OF_RUN = 4_096  # publishers whose chains one run advances …
+MARKS_MAX = 8_192  # … and one commit
 TIMES_KEPT = 1_024
 
 
@@ -80,8 +83,12 @@ class Gathering:
         self.bytes += len(raw)
 
     def mark(self, origin: int, sequence: int) -> None:
-        """With what was added so far, everything of this publisher up to this number is handled."""
+        """With what was added so far, everything of this publisher up to this number is handled.
+
+        Each publication of a chain is marked right after it was added, so a run may end here."""
         self._marks[origin] = sequence
+        if len(self._marks) >= MARKS_OF_RUN:
+            self._close()
 
     def _close(self) -> None:
         self._runs.append((self._log, b"".join(self._frames), self._count, self._marks))
@@ -100,7 +107,8 @@ class Gathering:
         marks: dict[int, int] = {}
         size = taken = 0
         for log, data, count, more in self._runs:
-            if taken and (size + len(data) > bytes_max or taken >= RUNS_MAX):
+            is_full = taken >= RUNS_MAX or size + len(data) > bytes_max or len(marks) + len(more) > MARKS_MAX
+            if taken and is_full:
                 break
             taken += 1
             size += len(data)
@@ -115,3 +123,6 @@ class Gathering:
         """Forget everything."""
         self._frames, self._marks, self._runs = [], {}, []
         self._count = self._size = self.bytes = 0
+
+
+assert RUNS_MAX + MARKS_MAX <= CHANGES_MAX, "a commit is never refused for its length"
