@@ -643,3 +643,17 @@ def test_the_broker_takes_orders_from_its_own_services_only() -> None:
     talk.broker.failed(ticket, Reason.CONFIG_INVALID, talk.now)
     talk.take()
     assert json.loads(talk.heard[50].answers[-1].payload) == {"ok": False, "reason": "config_invalid"}
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_the_limit_for_payloads_of_clients_does_not_end_a_service(whole: bool) -> None:
+    talk = a_talk(BrokerConfig(limits=LimitsConfig(payload_bytes_max=1_024)))
+    talk.subscribe(READER, "a")
+    talk.attach(9, Peer("pipe", "stores"))
+    talk.say(9, talk.hello(9))
+    data = talk.an_event(9, "a", bytes(40_000))
+    for part in (data,) if whole else (data[:100], data[100:]):
+        talk.say(9, part)
+    talk.publish(PUBLISHER, "a", bytes(1_025))
+    assert talk.hangups == {PUBLISHER: Reason.FRAME_OVER_LIMIT}
+    assert talk.heard[READER].payloads == [bytes(40_000)]

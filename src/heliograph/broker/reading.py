@@ -28,7 +28,7 @@ from heliograph.machine import Instant, Outbox, Timers
 from heliograph.notes import PeerRefused, PublicationsDropped
 from heliograph.wire.columns import Mixed
 from heliograph.wire.frames import HEAD, Frame, Kind
-from heliograph.wire.limits import CONTROL_BYTES_MAX, FRAME_BYTES_MAX, HEAD_BYTES
+from heliograph.wire.limits import CONTROL_BYTES_MAX, FRAME_BYTES_MAX, HEAD_BYTES, PAYLOAD_BYTES_MAX
 from heliograph.wire.scan import MISS, MORE, OTHER, is_over_limit
 
 UNTIL_WAKE = 1 << 62  # bytes to gather while a read is unfinished: the link is not read meanwhile
@@ -64,7 +64,7 @@ class Reading:
         broker_handlers: Mapping[int, Handler],
     ) -> None:
         self._limits = limits
-        self._payload_bytes_max = limits.payload_bytes_max
+        self._payload_bytes_max = limits.payload_bytes_max  # of clients; services pass on what is longer
         self._links = links
         self._subscriptions = subscriptions
         self._publications = publications
@@ -139,7 +139,8 @@ class Reading:
                 pos = self._parcels.read(link, link.neighbour, data, pos, now)
             elif link.seen is not None:
                 spans: list[tuple[Route | Mixed, int, int]] = []
-                pos, why = scan(data, pos, link.routes, link.seen, self._payload_bytes_max, spans)
+                bytes_max = PAYLOAD_BYTES_MAX if link.service else self._payload_bytes_max
+                pos, why = scan(data, pos, link.routes, link.seen, bytes_max, spans)
                 for route, start, end in spans:
                     sink = route.one
                     if sink is None and route.guard in link.publishes:
@@ -212,7 +213,8 @@ class Reading:
         if length < HEAD_BYTES - 4:
             raise ProtocolError(Reason.FRAME_TOO_SHORT)
         if kind == Kind.EVENT:
-            if is_over_limit(length, topic_length, header_length, self._payload_bytes_max):
+            bytes_max = PAYLOAD_BYTES_MAX if link.service else self._payload_bytes_max
+            if is_over_limit(length, topic_length, header_length, bytes_max):
                 raise ProtocolError(Reason.FRAME_OVER_LIMIT)
         elif length + 4 > (CONTROL_BYTES_MAX + HEAD_BYTES if link.is_client else FRAME_BYTES_MAX + CONTROL_BYTES_MAX):
             raise ProtocolError(Reason.FRAME_OVER_LIMIT)
