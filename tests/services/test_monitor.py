@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from heliograph import node
@@ -16,6 +17,7 @@ from heliograph.notes import ActionDenied, NeighbourLost, SettingsReloaded
 from heliograph.services.monitor import MonitorConfig, topic_of
 from heliograph.sim.world import World
 from heliograph.wire.frames import event
+from heliograph.wire.limits import FRAME_BYTES_MAX
 from tests.services.greeter import GREETER_SERVICE, Greeter, GreeterConfig, ReloadGreeter
 from tests.sim.machines import run
 
@@ -86,6 +88,20 @@ def test_who_asks_too_seldom_is_told_how_much_it_missed() -> None:
     told = kept.after(0)
     assert told["missed"] == 7
     assert [row["replanned"] for row in told["rows"]] == list(range(7, ROWS_MAX + 7))
+
+
+@pytest.mark.req("O6")
+def test_observations_come_in_portions_that_fit_a_frame() -> None:
+    kept = Observations()
+    kept.after(0)
+    kept.keep([ActionDenied(1, "ada", Reason.PUBLISH_DENIED, '"' * 2_000) for _ in range(ROWS_MAX)], 5)
+    last, seen = 0, 0
+    while (told := kept.after(last))["rows"]:
+        assert len(msgspec.json.encode(told)) < FRAME_BYTES_MAX
+        seen += len(told["rows"])
+        last = told["last"]
+        assert told["missed"] == 0
+    assert (seen, last) == (ROWS_MAX, ROWS_MAX)
 
 
 def test_one_parcel_in_a_thousand_is_kept_with_its_way_and_times() -> None:

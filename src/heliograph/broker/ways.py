@@ -8,6 +8,9 @@ Not here: how ways are found (routing/map.py), frames between services (service_
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
 from heliograph.broker.links import Link, Links
 from heliograph.broker.routing.map import Paths
 from heliograph.broker.routing.view import View
@@ -15,6 +18,13 @@ from heliograph.wire.frames import service
 from heliograph.wire.ways import LinkedBroker, WaysHere, Word, encode
 
 BROKER_NAME = b"broker"
+# All of it fits a frame, whatever other brokers say: beyond these bytes the farthest clusters and the newest neighbours
+# are not told. That is more than 2,500 clusters, or 1,000 neighbours, with the longest names.
+CLUSTERS_BYTES = 512 << 10
+NEIGHBOURS_BYTES = 448 << 10
+ENTRY_BYTES = 64  # of an entry in JSON besides its names, at most
+
+T = TypeVar("T")
 
 
 class ServiceWays:
@@ -61,10 +71,13 @@ class ServiceWays:
 
     def _now(self) -> WaysHere:
         me, paths = self._view.map.me, self._view.paths
-        neighbours = [
+        linked = (
             LinkedBroker(each.link.id, each.broker, each.name, each.cluster, each.incarnation, each.told_cost)
             for each in self._view.neighbours.values()
-        ]
+        )
+        neighbours = as_many(
+            linked, NEIGHBOURS_BYTES, lambda each: len((each.name + each.cluster).encode()) + 2 * ENTRY_BYTES
+        )
         return WaysHere(
             me.broker,
             me.name,
@@ -99,4 +112,17 @@ class ServiceWays:
                 cost = paths.costs[gateway]
                 if record.cluster not in nearest or cost < nearest[record.cluster][0]:
                     nearest[record.cluster] = (cost, link)
-        return [(cluster, link, cost) for cluster, (cost, link) in sorted(nearest.items())]
+        by_cost = sorted(nearest, key=lambda cluster: (nearest[cluster], cluster))
+        told = as_many(by_cost, CLUSTERS_BYTES, lambda cluster: len(cluster.encode()) + ENTRY_BYTES)
+        return [(cluster, nearest[cluster][1], nearest[cluster][0]) for cluster in sorted(told)]
+
+
+def as_many(entries: Iterable[T], bytes_max: int, size: Callable[[T], int]) -> list[T]:
+    """The first entries, as far as this many bytes hold them."""
+    found = []
+    for entry in entries:
+        bytes_max -= size(entry)
+        if bytes_max < 0:
+            break
+        found.append(entry)
+    return found

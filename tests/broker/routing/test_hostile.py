@@ -16,7 +16,7 @@ from heliograph.errors import Reason
 from heliograph.machine import Peer
 from heliograph.notes import NameContested
 from heliograph.wire.broker_bodies import INTERESTS_PER_BODY_MAX, broker_id
-from heliograph.wire.frames import HEAD, Kind, control, event, parcel
+from heliograph.wire.frames import HEAD, Kind, control, event, parcel, service
 from heliograph.wire.limits import AGE_MAX, CONTROL_BYTES_MAX, FRAME_BYTES_MAX, HEAD_BYTES, LINKS_PER_BROKER_MAX
 from tests.broker.routing.hostile import Hostile, proof_of
 from tests.broker.routing.mesh import KEY, Mesh, Node
@@ -568,3 +568,25 @@ def test_whatever_a_linked_broker_says_nobody_fails_and_all_is_well_once_it_is_g
         mesh["a"].leave(hostile.link)
     mesh.pass_time(3_000, step_ms=50)
     assert all_is_well(mesh, heard)
+
+
+@pytest.mark.req("O6")
+def test_however_many_clusters_a_broker_invents_what_services_are_told_fits_a_frame(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("heliograph.broker.ways.CLUSTERS_BYTES", 2_000)
+    mesh = Mesh({"a": []})
+    mesh["a"].attach(50, Peer("pipe", "resources"))
+    mesh["a"].say(50, service(b"broker", b'{"do":"attend"}', 1))
+    hostile = Hostile(mesh, "a", cluster="theirs")
+    names = [f"g{number:02}" for number in range(60)]
+    hostile.gateway(outside={str(broker_id(name)): 1 for name in ["a", *names]})
+    for number, name in enumerate(names):
+        cluster = f"{number:02}".rjust(100, "x")
+        between = {str(hostile.broker): 1}
+        hostile.gateway(broker=broker_id(name), name=name, cluster=cluster, speaker=broker_id(name), outside=between)
+    mesh.run()
+    told = [json.loads(frame.payload) for frame in mesh["a"].heard[50].answers if b'"ways"' in frame.payload]
+    clusters = told[-1]["ways"]["clusters"]
+    assert 5 <= len(clusters) <= 2_000 // 100
+    assert mesh["a"].hangups == {}
