@@ -359,6 +359,24 @@ def test_one_session_cannot_take_all_readings() -> None:
 
 
 @pytest.mark.req("O6")
+@pytest.mark.parametrize("others", [("anonymous", "192.0.2.9"), ("bob", "192.0.2.1")])
+def test_many_sessions_of_one_client_cannot_take_all_readings(others: tuple[str, str]) -> None:
+    ledge = filled(1, channels_max=400)
+
+    def opens(session: int, entity: str, source: str) -> int:
+        said = []
+        inbox = f"Inbox/00000000000000aa/{session:016x}"
+        for number in range(70):
+            request = stores.OpenChannel(f"{ledge.id:016x}", number)
+            said.append(ledge.ask(request, entity, inbox, source=source))
+            ledge.settle()
+        return sum(ledge.answer(number)[0] for number in said)
+
+    assert sum(opens(session, "anonymous", "192.0.2.1") for session in range(1, 9)) == 200
+    assert opens(9, *others) == 70
+
+
+@pytest.mark.req("O6")
 @given(st.binary(max_size=300))
 @settings(max_examples=100, deadline=None)
 def test_no_request_breaks_a_store(payload: bytes) -> None:

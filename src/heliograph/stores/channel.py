@@ -76,6 +76,7 @@ class Channel:
         self.due_at: Instant | None = None  # with a pace: when the next run is due
         self._filter = pattern.encode()
         self._hearer = hearer
+        self.holder = hearer.holder
         self._condition = condition
         self._done = [*done]  # positions acknowledged out of order
         self._with_times = with_times

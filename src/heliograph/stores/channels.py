@@ -33,7 +33,8 @@ SILENT_NS = 60_000 * NS_PER_MS
 TEND_NS = 5_000 * NS_PER_MS
 READ_BYTES = 1 << 18
 READ_BYTES_BULK = 1 << 20
-OF_SESSION_MIN = 64  # readings that one session may always have open; beyond it, a quarter of all
+OF_SESSION_MIN = 64  # readings that one session may always have open; beyond it, a quarter of all …
+# … and an entity, or a source of clients without credentials, as many as are still free for others
 FRAMES_AT_ONCE = 8  # of one channel, before another gets its turn
 
 ChannelKey = tuple[bytes, int]
@@ -104,6 +105,12 @@ class Channels:
         limit = max(OF_SESSION_MIN, self._max // 4)
         if here not in self._channels and sum(key[0] == inbox for key in self._channels) >= limit:
             raise ProtocolError(Reason.CHANNELS_OVER_LIMIT, f"this session has {limit} readings open")
+        free = self._max - len(self._channels)
+        has = sum(channel.holder == hearer.holder for channel in self._channels.values())
+        if here not in self._channels and has >= max(OF_SESSION_MIN, free):
+            who = " at ".join(filter(None, hearer.holder))
+            text = f"{who} has {has} readings open, and {free} places are left of {self._max}: they are for others"
+            raise ProtocolError(Reason.CHANNELS_OVER_LIMIT, text)
         self._remove(here)
         until_ns = None if asked.until_us is None else asked.until_us * 1_000
         self._channels[here] = Channel(

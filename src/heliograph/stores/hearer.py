@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from heliograph.broker.access import Profile, heard_profile
-from heliograph.model.identity import Identity, Role
+from heliograph.model.identity import ANONYMOUS, Identity, Role
 from heliograph.wire.hearing import Hearing
 
 KNOWN_ROLES = frozenset(Role)
@@ -20,11 +20,12 @@ KNOWN_ROLES = frozenset(Role)
 class Hearer:
     """A reader, to its store."""
 
-    def __init__(self, entity: str, roles: list[str], said: Hearing) -> None:
+    def __init__(self, entity: str, roles: list[str], said: Hearing, source: str = "") -> None:
         self._entity = entity
         self._roles = roles
         self._said = said
         self.as_of = said.as_of
+        self.holder = (entity, source if entity == ANONYMOUS.entity else "")  # whom its readings count for
 
     def is_same(self, other: Hearer) -> bool:
         """True if the other may hear the same, as of the same moment."""

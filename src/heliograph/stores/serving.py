@@ -301,7 +301,7 @@ class Serving:
 
 
 def _hearer(asked: Asked) -> Hearer | None:
-    return None if asked.hears is None else Hearer(asked.entity, asked.roles, asked.hears)
+    return None if asked.hears is None else Hearer(asked.entity, asked.roles, asked.hears, asked.source)
 
 
 def _check_hearer(asked: Asked) -> Hearer:
