@@ -431,11 +431,16 @@ class Sessions:
     # -- changing -----------------------------------------------------------------------------------------------
 
     def reload(self, config: BrokerConfig) -> None:
-        """Put new rules, tokens and limits in force for existing and future links."""
+        """Put new rules, tokens and limits in force for existing and future links. Those that rest on a token whose
+        record is gone or has changed end, also while it is being checked."""
         self._config = config
         self._access = Access(config.access)
         before, self._credentials = self._credentials, Credentials(config.tokens, config.local_digest)
-        self._end_withdrawn(before)
+        claimed = [(link, claim.identity) for link, _, claim in self._claims.values() if claim.identity is not None]
+        proven = [(link, link.identity) for link in self._links.by_id.values() if link.identity.proof == "token"]
+        for link, identity in claimed + proven:
+            if self._credentials.differs(before, identity.entity):
+                self._links.hang_up(link, Reason.CREDENTIAL_WRONG, WITHDRAWN)
         for link in self._links.by_id.values():
             if link.seen is None:
                 continue
@@ -447,14 +452,6 @@ class Sessions:
             if heard != (link.table.profile.heard, link.table.profile.default):
                 self._subscriptions.hearings.renew(link)
             link.told.clear()
-
-    def _end_withdrawn(self, before: Credentials) -> None:
-        """End the links that rest on a token whose record is gone or has changed, also while it is being checked."""
-        proven = [(link, link.identity) for link in self._links.by_id.values() if link.identity.proof == "token"]
-        claimed = [(link, claim.identity) for link, _, claim in self._claims.values() if claim.identity is not None]
-        for link, identity in proven + claimed:
-            if self._credentials.differs(before, identity.entity):
-                self._links.hang_up(link, Reason.CREDENTIAL_WRONG, WITHDRAWN)
 
 
 def _is_used(link: Link) -> bool:
