@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from heliograph.errors import Reason
+from heliograph.stores import batches
 from heliograph.vault import VaultOpened
 from heliograph.wire import stores
 from heliograph.wire.frames import SCAN, Flag, event
@@ -174,3 +175,22 @@ def test_names_that_are_none_are_refused_and_their_publisher_is_told(quality: by
     assert b"refused" in ledge.acknowledgements()[-1][1]
     assert commit(ledge, 1)[0]
     assert read(ledge) == []
+
+
+@pytest.mark.req("O6")
+def test_one_entity_leaves_places_for_publishers_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "PUBLISHERS_MAX", 8)
+    ledge = Ledge()
+
+    def commits(entity: str) -> list[int]:
+        said = []
+        for number in range(6):
+            asked = ledge.ask(stores.CommitBatch(f"{ledge.id:016x}", f"p{number}", 1, []), entity)
+            ledge.settle()
+            said.append(ledge.answer(asked)[1].get("code", 0))
+        return said
+
+    full = Reason.BATCHES_OVER_LIMIT
+    assert commits("anonymous") == [0] * 4 + [full] * 2
+    assert commits("bob") == [0] * 2 + [full] * 4
+    assert commits("anonymous") == [0] * 4 + [full] * 2, "those that are known go on"

@@ -137,6 +137,11 @@ class Batches:
         if key not in self._visible and len(self._visible) >= PUBLISHERS_MAX:
             refused(Reason.BATCHES_OVER_LIMIT, f"this store knows {PUBLISHERS_MAX} publishers of batches")
             return
+        free = PUBLISHERS_MAX - len(self._visible)
+        if key not in self._visible and (has := sum(known == entity for known, _ in self._visible)) >= free:
+            text = f"{entity} has {has} publishers of batches here, and {free} places are left: they are for others"
+            refused(Reason.BATCHES_OVER_LIMIT, text)
+            return
         self._begin(key, asked)
 
     def _begin(self, key: BatchKey, asked: _WaitingCommit) -> None:
