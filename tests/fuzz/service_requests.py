@@ -56,6 +56,7 @@ def stores(dice: random.Random, known: Knowledge) -> list[dict[str, Any]]:
         {"do": "close", **to, **channel},
         {"do": "drop", **to, **name, **proof, "entity": "mallory"},
         {"do": "release", **to, **name},
+        {"do": "forget", **to},
         {"do": "logs", **to},
         {"do": "names", **to, "owner": "ef" * 32, "after": "mallory/r1"},
         {"do": "commit", **to, "publisher": "p1", "batch": 1, "parts": [["part-1", 1], ["part-2", 0]]},

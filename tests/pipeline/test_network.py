@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -71,7 +72,7 @@ def test_figures_and_catalogue_come_from_the_archive(spark: SparkSession, tmp_pa
         (f"System/Resources/r1/{what}", {"id": "r1", "what": what, "values": values, "at": t * S * 1_000, "owner": "o"})
         for t, what, values in told
     ]
-    advertised = ("Services/Discovery/Topics", _record(_Parties(), 1))
+    advertised = ("Services/Discovery/Topics", _record(_Parties(perf_counter), 1))
     given = (("t/1", b"abc"), ("t/1", b"d"), *hops, *load, *joins, *resources, advertised)
     archive.add(rows(spark, *given), tables, "q", 0)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode
+from time import perf_counter
 
 import pytest
 from hypothesis import given
@@ -43,7 +44,7 @@ ARCHIVED = (  # an advertisement of before UUIDs were bound to their creators; t
 
 @pytest.fixture(scope="module")
 def parties() -> _Parties:
-    return _Parties()
+    return _Parties(perf_counter)
 
 
 @pytest.mark.req("S2")

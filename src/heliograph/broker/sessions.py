@@ -46,10 +46,7 @@ UNBOUNDED = 1 << 62  # until a driver reports how many it can have
 
 
 class Sessions:
-    """The handshakes and keep-alive of client links.
-
-    It has 31 methods because proving oneself, being welcomed, kept alive and sent away are the life of one link.
-    """
+    """The handshakes and keep-alive of client links."""
 
     def __init__(
         self,
