@@ -90,16 +90,21 @@ class OnPipe:
 
     # -- clients ------------------------------------------------------------------------------------------------------
 
-    def request(self, body: dict[str, Any] | bytes, client: int = 9, entity: str = "owner") -> bytes:
+    def request(
+        self, body: dict[str, Any] | bytes, client: int = 9, entity: str = "owner", source: str = "10.0.0.1"
+    ) -> bytes:
         """A request as the broker passes it on; its number is ``self.number``."""
         self._number += 1
         asker = {"entity": entity, "roles": [], "proof": "", "inbox": f"Inbox/{client}", "session": "0"}
+        asker["source"] = source
         text = body if isinstance(body, bytes) else json.dumps(body).encode()
         return service(NAME, text, self._number, client, json.dumps(asker).encode())
 
-    def ask(self, body: dict[str, Any] | bytes, client: int = 9, entity: str = "owner") -> Any:
+    def ask(
+        self, body: dict[str, Any] | bytes, client: int = 9, entity: str = "owner", source: str = "10.0.0.1"
+    ) -> Any:
         """The answer; RefusedByServiceError if it is a refusal."""
-        self.receive(self.request(body, client, entity))
+        self.receive(self.request(body, client, entity, source))
         answer = self.answers.pop(self._number, None)
         if isinstance(answer, RefusedByServiceError):
             raise answer

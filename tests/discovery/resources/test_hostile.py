@@ -81,6 +81,16 @@ def test_an_owner_that_names_1024_attributes_is_refused_and_leaves_room_for_othe
     assert pipe.ask(pipe.register(9_999, where="load >= 0"), entity="other")["ok"]
 
 
+@pytest.mark.req("O6")
+def test_a_client_without_credentials_leaves_room_for_those_of_other_addresses() -> None:
+    pipe = OnPipe()
+    assert pipe.ask(pipe.register(1, where=named(0, 64)), entity="anonymous", source="10.0.0.1")["ok"]
+    more = pipe.register(2, where="load >= 0")
+    with pytest.raises(RefusedByServiceError, match="resource_attributes_over_limit"):
+        pipe.ask(more, entity="anonymous", source="10.0.0.1")
+    assert pipe.ask(more, entity="anonymous", source="10.0.0.2")["ok"]
+
+
 def test_many_owners_with_many_attributes_fill_the_index_and_the_rest_is_refused() -> None:
     pipe = OnPipe()
     for owner in range(20):

@@ -41,6 +41,7 @@ from heliograph.discovery.resources.ordering import check_order
 from heliograph.discovery.resources.watchers import Watchers, described_row, name_of
 from heliograph.errors import UsageError
 from heliograph.machine import Instant, LinkId, Timers
+from heliograph.model.identity import ANONYMOUS
 from heliograph.model.origin import origin_of
 from heliograph.wire.frames import Frame
 from heliograph.wire.pages import one_page
@@ -122,7 +123,7 @@ class ResourceDesk:
     def _carry_out(self, frame: Frame, call: Call, asker: Asker, now: Instant) -> None:
         match call:
             case RegisterCall():
-                self._answer(frame, self._register(call, asker.entity, now))
+                self._answer(frame, self._register(call, asker, now))
             case UpdateCall():
                 resource = self._owned(call.secret)
                 self._core.hosting.update(resource, dict(call.values), call.version, now)
@@ -160,7 +161,7 @@ class ResourceDesk:
         """The resource that this secret identifies. Another secret identifies another resource, or none."""
         return origin_of(bytes.fromhex(secret[: len(secret) // 2 * 2]))
 
-    def _register(self, call: RegisterCall, owner: str, now: Instant) -> dict[str, Any]:
+    def _register(self, call: RegisterCall, asker: Asker, now: Instant) -> dict[str, Any]:
         condition = read_condition(call.where, call.language)
         resource = self._owned(call.secret)
         if call.values is not None:
@@ -170,7 +171,8 @@ class ResourceDesk:
         )
         known = self._core.hosting.resources.get(resource)
         lease_ns = self._lease_ns(call.lease_s)
-        self._core.hosting.register(advertised, owner, lease_ns, now)
+        source = asker.source if asker.entity == ANONYMOUS.entity else ""
+        self._core.hosting.register(advertised, asker.entity, lease_ns, now, source)
         if known is None or known.advertised != advertised:
             self._announcer.announce(self._core.hosting.resources[resource], "registered", None, now)
         if call.values is not None and not advertised.is_static:

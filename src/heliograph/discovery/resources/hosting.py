@@ -35,6 +35,10 @@ from heliograph.matching.boxes.index import BoxIndex, IndexFullError
 NS_PER_S = 1_000_000_000
 
 
+Holder = tuple[str, str]
+"""An entity, and for clients without credentials, who are one entity, the address they came from."""
+
+
 class HostedResource(msgspec.Struct):
     """One resource that we host."""
 
@@ -48,6 +52,12 @@ class HostedResource(msgspec.Struct):
     values: dict[str, Scalar] | None = None
     number: int = 0  # our count of changes then
     version: int = 0  # the owner's count of updates
+    source: str = ""  # of an owner without credentials
+
+    @property
+    def holder(self) -> Holder:
+        """Who has a place for it."""
+        return self.owner, self.source
 
 
 def check_size(values: Mapping[str, Scalar]) -> None:
@@ -85,7 +95,7 @@ class Hosting:
         self._network_time = network_time
         self._changed = changed
         self._state = state
-        self._owners: dict[str, Owned] = {}
+        self._owners: dict[Holder, Owned] = {}
         self._index = BoxIndex()  # ranges of dynamic resources
         self._ids: dict[int, int] = {}
         self._leases: list[tuple[Instant, int]] = []  # a heap; the old entry of a renewed lease stays until it comes up
@@ -102,7 +112,9 @@ class Hosting:
 
     # -- owners -------------------------------------------------------------------------------------------------
 
-    def register(self, advertised: AdvertisedResource, owner: str, lease_ns: int, now: Instant) -> None:
+    def register(
+        self, advertised: AdvertisedResource, owner: str, lease_ns: int, now: Instant, source: str = ""
+    ) -> None:
         """A resource is registered, described again, or attached here. ProtocolError if that is refused."""
         condition = read_condition(advertised.where)
         known = self.resources.get(advertised.id)
@@ -114,7 +126,7 @@ class Hosting:
         if known is not None:
             self._drop(known)
         try:
-            self._check_owner(owner, condition)
+            self._check_owner((owner, source), condition)
             slot = -1
             if not advertised.is_static:
                 slot = self._index.spare
@@ -134,18 +146,20 @@ class Hosting:
             slot=slot,
             fixed=dict(fixed_values(condition)),
             at=self._network_time(now),
+            source=source,
         )
         self.resources[advertised.id] = hosted
         self._lease(hosted, hosted.expires_at)
-        owned = self._owners.setdefault(owner, Owned())
+        owned = self._owners.setdefault(hosted.holder, Owned())
         owned.resources += 1
         for name in condition.box:
             owned.attributes[name] = owned.attributes.get(name, 0) + 1
         self.number += 1
         self._changed([advertised], [] if known is None else [known.advertised])
 
-    def _check_owner(self, owner: str, condition: ResourceCondition) -> None:
-        owned = self._owners.get(owner, Owned())
+    def _check_owner(self, holder: Holder, condition: ResourceCondition) -> None:
+        owned = self._owners.get(holder, Owned())
+        owner = " at ".join(filter(None, holder))
         if owned.resources >= self._resources_per_owner_max:
             raise ProtocolError(
                 Reason.RESOURCES_OVER_LIMIT, f"{owner} has {owned.resources} resources at this broker already"
@@ -211,14 +225,14 @@ class Hosting:
         if hosted.slot >= 0:
             self._index.remove(hosted.slot)
             del self._ids[hosted.slot]
-        owned = self._owners[hosted.owner]
+        owned = self._owners[hosted.holder]
         owned.resources -= 1
         for name in hosted.condition.box:
             owned.attributes[name] -= 1
             if not owned.attributes[name]:
                 del owned.attributes[name]
         if not owned.resources:
-            del self._owners[hosted.owner]
+            del self._owners[hosted.holder]
         self.number += 1
         if hosted.values is not None:
             self._state(self._state_of(hosted, hosted.values, None))
