@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from heliograph.live.client import Client
 
 PATIENCE_S = 2.0  # wait for a broker that was started a moment ago, in the same script
+LOCAL_ADMIN = "local-admin"  # the entity of the local token
 
 _HINTS = {
     Reason.DIAL_FAILED: "`heliograph broker run` starts one",
@@ -220,7 +221,23 @@ def _local_admin(target: Target) -> tuple[str, str] | None:
     from heliograph.model.hosts import is_loopback
 
     token = local_token(target.port) if is_loopback(target.host) else None
-    return ("local-admin", token) if token else None
+    return (LOCAL_ADMIN, token) if token else None
+
+
+def local_admin_file(there: Connection) -> Path | None:
+    """The file with that token, for who connects elsewhere; None if credentials or a network are given, or there is no
+    such broker."""
+    from heliograph.client.config import parse_target
+    from heliograph.live.environment import default_port
+    from heliograph.live.runtime import local_token_file
+    from heliograph.model.hosts import is_loopback
+
+    if there.names_somebody or there.network or there.discover:
+        return None
+    target = parse_target(there.url) if there.url else None
+    if target is not None and not is_loopback(target.host):
+        return None
+    return local_token_file(default_port() if target is None else target.port)
 
 
 def _is_here(url: str) -> bool:

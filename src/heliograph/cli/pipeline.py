@@ -74,7 +74,9 @@ def _doctor(as_json: AsJson = False) -> None:
 def _archive(
     there: c.Connection,
     tables: Folder,
-    filter: Annotated[str, typer.Option("--filter", help="Which topics.")] = "#,System/#",
+    filter: Annotated[
+        str, typer.Option("--filter", help="Which topics. By default all; for administrators System/#, too.")
+    ] = "",
     store: Annotated[str, typer.Option("--store", help="Only this store, by name or id.")] = "",
     follow: Annotated[bool, typer.Option("--follow", help="Go on until Ctrl-C.")] = False,
     every: Annotated[int, typer.Option("--every", metavar="SECONDS", help="With --follow: how often.", min=1)] = 10,
@@ -85,8 +87,15 @@ def _archive(
     from heliograph.pipeline import jobs
 
     # The first run reads everything present; later ones continue from the checkpoint.
-    options = source_options(there) | {"subscribe": filter, "startingOffsets": "earliest"}
+    options = source_options(there) | {"startingOffsets": "earliest"}
     options |= {"store": store} if store else {}
+    token = None if master or remote else c.local_admin_file(there)  # workers elsewhere do not have the file
+    if token is not None:
+        options |= {"entity": c.LOCAL_ADMIN, "tokenFile": str(token)}
+    may_read_all = token is not None or there.names_somebody
+    options["subscribe"] = filter or ("#,System/#" if may_read_all else "#")
+    if not filter and not may_read_all:
+        say("System/# is left out: what brokers say of themselves is for administrators")
     with spark_for(master, remote) as spark:
         found = jobs.keep(spark, tables, options, follow=follow, seconds=every, say=say)
     show(found if as_json else found["tables"], as_json)

@@ -74,9 +74,18 @@ def remove_token(port: int, token: LocalToken) -> None:
 
 def local_token(port: int) -> str | None:
     """The token of this user's node on that port of this machine, if there is one."""
+    path = local_token_file(port)
+    try:
+        return path.read_text() if path is not None else None
+    except OSError:
+        return None
+
+
+def local_token_file(port: int) -> Path | None:
+    """The file of that token, if nobody else could have put it there."""
     path = _path(port)
     try:
-        return path.read_text() if _is_private(path) else None
+        return path if _is_private(path) else None
     except OSError:
         return None
 
