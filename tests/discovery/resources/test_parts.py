@@ -205,6 +205,8 @@ def test_a_new_advertisement_ends_a_covering_and_an_old_answer_is_not_shared() -
     net = chain()
     net.register("d", 1, "x >= 0")
     net.update("d", 1, 1, x=5)
+    net.register("c", 3, "x >= 0 and x < 1")  # so that the first request asks there, too
+    net.update("c", 3, 1, x=0)
     net.run(1)
     net.ask("a", "x >= 0")
     net.run(1)
