@@ -29,7 +29,8 @@ The rules, which every machine and both drivers keep:
 13. A dial ends in exactly one of: ``attach`` with its ticket in the peer, or ``failed``.
 14. A machine may have a ``shortcut``, which gets a read before ``receive`` does. It may return the single write that
     the read leads to, after doing everything else itself. None means that nothing was done, and ``receive`` follows.
-    It returns None while effects wait to be taken.
+    It returns None while effects wait to be taken. If it raises, the driver tells the machine (``fail_shortcut``),
+    and the link ends as after any other read that raised.
 15. The owner of a machine declares its datagram sockets. For each, the machine is told once that it is open or why it
     is not (SocketOpened, SocketFailed); from then on it gets what arrives there, and no other machine does.
 16. The owner of a machine declares its vault, one at most. The machine is told that it is open or why it is not

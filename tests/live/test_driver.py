@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from heliograph.broker.broker import Broker
 from heliograph.broker.commands import LoadSettings
 from heliograph.broker.config import BrokerConfig, ListenerConfig
 from heliograph.errors import ConfigError, Reason, UsageError
@@ -18,6 +19,7 @@ from heliograph.machine import Dial, Peer
 from heliograph.node import Pipe
 from heliograph.notes import Note, ReloadFailed, ServiceLost, WorkFailed
 from heliograph.vault import Append, Read
+from tests.conftest import Caught
 from tests.live.machines import LOCAL, LOOPS, Echo, Fragile, Gate, Recorder, driving, until
 
 pytestmark = [pytest.mark.live, pytest.mark.parametrize("run", LOOPS, ids=["uvloop", "asyncio"])]
@@ -493,6 +495,32 @@ def test_a_machine_that_crashes_ends_the_driver_with_its_last_inputs(run: Any) -
             writer.close()
 
     run(main())
+
+
+@pytest.mark.req("O6")
+def test_a_shortcut_that_raises_costs_its_peer_the_link_and_nobody_elses(run: Any, caught: Caught) -> None:
+    caught.expect()
+
+    async def main() -> None:
+        listener = ListenerConfig(name="main", host="127.0.0.1", port=0)
+        broker: Any = Broker(BrokerConfig(listeners=(listener,)), seed=1, incarnation=1)
+
+        def planted(link: int, data: bytes, now: int) -> None:
+            assert data != b"poison", "planted"
+
+        broker.shortcut = planted
+        async with driving(broker, listener) as (driver, address):
+            other, other_writer = await asyncio.open_connection(*address)
+            reader, writer = await asyncio.open_connection(*address)
+            writer.write(b"poison")
+            assert b"internal_error" in await asyncio.wait_for(reader.read(), 60)
+            assert driver.failure is None
+            assert not other.at_eof()
+            writer.close()
+            other_writer.close()
+
+    run(main())
+    assert len(caught.places) == 1
 
 
 def test_a_crash_nobody_listens_for_is_told_on_standard_error(run: Any, capsys: pytest.CaptureFixture[str]) -> None:

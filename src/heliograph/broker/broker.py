@@ -71,7 +71,7 @@ OTHERS_KNOWN_MAX = 16  # addresses over which an overloaded broker spreads its c
 class Broker:
     """A machine (machine.py) that routes publications between its links.
 
-    It has 33 methods because it implements the twelve of the contract and the calls that form a cycle.
+    It has 34 methods because it implements the twelve of the contract and the calls that form a cycle.
     """
 
     def __init__(self, config: BrokerConfig, *, seed: Seed, incarnation: int) -> None:
@@ -288,6 +288,12 @@ class Broker:
         except ProtocolError as error:
             self._reading.refuse(from_link, error)
         except Exception as error:
+            self._reading.fail(from_link, error, now)
+
+    def fail_shortcut(self, link: LinkId, error: Exception, now: Instant) -> None:
+        """The shortcut raised for a read of this link."""
+        from_link = self._find_link(link)
+        if from_link is not None and from_link.state != GONE:
             self._reading.fail(from_link, error, now)
 
     # -- calls that form a cycle ----------------------------------------------------------------------------------

@@ -29,6 +29,9 @@ class MachineInputs(Protocol):
     def receive(self, link: LinkId, data: bytes) -> None:
         """Bytes arrived on a link."""
 
+    def fail_shortcut(self, link: LinkId, error: Exception) -> None:
+        """The shortcut raised for a read of this link."""
+
     def hand(self, kind: str, number: int, call: Callable[..., None], *arguments: Any) -> None:
         """Any other input: ``call(*arguments, now)``; ``number`` is its link or ticket."""
 

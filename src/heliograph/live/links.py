@@ -91,7 +91,7 @@ class SocketLink(asyncio.BaseProtocol):
         try:
             written = self._shortcut(self.number, data, now_ns())
         except Exception as error:
-            self._runner.crash(error)
+            self._runner.fail_shortcut(self.number, error)
             return
         if written is None:
             self._runner.receive(self.number, data)

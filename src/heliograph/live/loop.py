@@ -226,6 +226,11 @@ class Runner:
         if effects.datagrams:
             driver.datagrams.send(self, effects.datagrams)
 
+    def fail_shortcut(self, link: LinkId, error: Exception) -> None:
+        """The shortcut raised for a read of this link. A machine with a shortcut knows what that costs the peer."""
+        machine: Any = self.machine
+        self.hand("shortcut", link, machine.fail_shortcut, link, error)
+
     def crash(self, error: BaseException) -> None:
         """The machine failed."""
         self._driver.crash(self.name, error)
