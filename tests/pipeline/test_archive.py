@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from deltalake import DeltaTable
 from heliograph.discovery.brokers.messages import BrokerAdvertisement, write
 from heliograph.errors import UsageError
 from heliograph.pipeline import archive, kinds
-from heliograph.pipeline.tables import LakeTables
+from heliograph.pipeline.tables import LakeTables, RowsLostError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -131,7 +132,7 @@ def test_tables_may_be_in_a_folder_of_any_name(spark: SparkSession, name: str, t
     archive.add(rows(spark, ("a", b"1"), ("b", b"2")), tables, "q", 0)
     archive.add(rows(spark, ("a", b"3")), tables, "q", 1)
     tables.compact("events")
-    tables.vacuum("events", 0)
+    tables.vacuum("events", 0, force=True)
     assert sorted(row.value for row in tables.read(spark, "events").collect()) == [b"1", b"2", b"3"]
 
 
@@ -165,13 +166,82 @@ def test_any_tool_reads_the_tables_and_compaction_keeps_every_row(spark: SparkSe
     files = len(DeltaTable(tables.path("events")).file_uris())
 
     done = tables.compact("events")
-    removed = tables.vacuum("events", 0)
+    removed = tables.vacuum("events", 0, force=True)
 
     assert done["files_removed"] == files > done["files_added"]
     assert removed >= files
     assert DeltaTable(tables.path("events")).to_pyarrow_table().num_rows == 30, "without Spark"
     assert tables.read(spark, "events").groupBy("topic").count().count() == 10
     assert tables.has("events", "q/events", 2), "compaction forgets no batch"
+
+
+@pytest.mark.parametrize("hours", [0, 1])
+def test_vacuum_leaves_what_an_open_batch_wrote(
+    spark: SparkSession, hours: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = LakeTables(str(tmp_path))
+    archive.add(rows(spark, ("a", b"1")), tables, "q", 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(LakeTables, "commit", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
+        with pytest.raises(KeyboardInterrupt):
+            archive.add(rows(spark, ("a", b"2")), tables, "q", 1)
+    begun = next((tmp_path / "events" / "data" / "q-events-1").rglob("*.parquet"))
+
+    tables.vacuum("events", hours, force=True)
+    assert begun.exists(), "it may be committed at any moment"
+
+    for path in begun.parent.parent.parent.rglob("*"):
+        os.utime(path, (0, 0))
+    tables.vacuum("events", hours, force=True)
+    assert not begun.exists(), "it was given up long ago"
+    assert tables.read(spark, "events").count() == 1
+
+
+def test_vacuum_of_less_than_an_hour_must_be_forced(spark: SparkSession, tmp_path: Path) -> None:
+    tables = LakeTables(str(tmp_path))
+    archive.add(rows(spark, ("a", b"1")), tables, "q", 0)
+    with pytest.raises(UsageError, match="--force removes"):
+        tables.vacuum("events", 0)
+
+
+def test_a_batch_whose_files_were_removed_is_not_committed_and_comes_again(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = LakeTables(str(tmp_path))
+    batch = rows(spark, ("a", b"1"), ("System/Brokers/b/load", {"time_us": 1}), ("System/Brokers/b/load", b"bad"))
+    listed = LakeTables._actions
+    for name in ("events", "brokers", "quarantine"):
+
+        def robbed(self: LakeTables, table: str, folder: str, by: Any, robs: str = name) -> Any:
+            if table == robs:
+                for path in (tmp_path / table / folder).rglob("*.parquet"):
+                    path.unlink()
+            return listed(self, table, folder, by)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(LakeTables, "_actions", robbed)
+            with pytest.raises(RowsLostError, match="has 0 of the 1 rows that were written"):
+                archive.add(batch, tables, "q", 0)
+        assert not tables.has(name, f"q/{name}", 0)
+
+    archive.add(batch, tables, "q", 0)
+    assert {name: tables.rows(name) for name in tables.names()} == {"brokers": 1, "events": 1, "quarantine": 1}
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "America/Los_Angeles"])
+def test_dates_and_hours_are_utc_whatever_the_session_says(spark: SparkSession, zone: str, tmp_path: Path) -> None:
+    tables = LakeTables(str(tmp_path))
+    late = "timestamp_micros(1763333999999999)"  # 2025-11-16 22:59:59.999999 UTC
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        archive.add(rows(spark, ("a", b"1")).selectExpr("* except (stored)", f"{late} as stored"), tables, "q", 0)
+        read = tables.read(spark, "events").selectExpr("string(date) as date", "hour").first()
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before or "UTC")
+    assert read is not None
+    assert tuple(read) == ("2025-11-16", 22)
+    assert "date=2025-11-16/hour=22" in DeltaTable(tables.path("events")).file_uris()[0]
 
 
 def test_columns_can_be_added_and_old_rows_lack_them(spark: SparkSession, tmp_path: Path) -> None:

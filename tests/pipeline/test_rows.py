@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heliograph.errors import ProtocolError, UsageError
-from heliograph.pipeline.rows import COLUMNS, UNKNOWN, parse_attributes, to_batch
+from heliograph.pipeline.rows import COLUMNS, UNKNOWN, own_headers, parse_attributes, to_batch
 from heliograph.services.broker_session import _publications
 from heliograph.wire.frames import event
 
@@ -62,3 +62,18 @@ def test_wrong_columns_and_attributes_are_told() -> None:
         to_batch("s", [], [], ["colour"])
     with pytest.raises(UsageError, match="attributes: 'disk float' is not a name and one of double"):
         parse_attributes("disk float")
+
+
+@pytest.mark.req("S1")
+def test_a_header_that_no_double_can_hold_is_null() -> None:
+    head = b'{"disk": 1' + b"0" * 309 + b"}"
+    data = event(b"a", b"", 1, 1, head) + event(b"a", b"", 1, 2, b'{"disk": 1e300}')
+    batch = to_batch("s", [data], [range(2)], ["topic"], parse_attributes("disk double"))
+    assert batch.column("disk").to_pylist() == [None, 1e300]
+
+
+@pytest.mark.req("S1")
+@pytest.mark.parametrize("text", [None, "", "[1]", "7", "{", "null", '{"$t": 5}'])
+def test_what_is_no_object_counts_as_no_headers(text: str | None) -> None:
+    assert own_headers(text) == {}
+    assert own_headers('{"$t": 5, "disk": 7}') == {"disk": 7}

@@ -259,6 +259,15 @@ def test_the_pace_of_a_replay_is_that_of_the_log() -> None:
     assert positions(ledge) == [0, 1]
 
 
+def test_a_pace_next_to_zero_waits_and_harms_nothing() -> None:
+    ledge = filled(1)
+    ledge.wait(10_000)
+    ledge.deliver(event(b"t", b"", ORIGIN, 4))
+    ledge.settle()
+    opened(ledge, pace=5e-324)
+    assert positions(ledge) == [0]
+
+
 def test_a_name_that_is_opened_elsewhere_is_taken_over() -> None:
     ledge = filled()
     opened(ledge, name="n", start="first")

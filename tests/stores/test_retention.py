@@ -39,7 +39,16 @@ def test_what_is_older_than_the_limit_is_forgotten() -> None:
 
 def test_what_is_more_than_the_limit_is_forgotten_oldest_first() -> None:
     ledge = filled(retain_bytes=4_500)
-    assert later(ledge, 5) == 6
+    assert later(ledge, 5) == 5
+
+
+def test_the_newest_bytes_are_kept_though_they_came_in_one_run_with_more() -> None:
+    ledge = Ledge(retain_bytes=2_000)
+    for number in (1, 11):
+        ledge.deliver(b"".join(event(b"t", b"x" * 1_000, ORIGIN, number + further) for further in range(10)))
+        ledge.settle()
+    assert len(ledge.vault.logs["main"].runs) == 2
+    assert later(ledge, 5) == 10, "the newest 2,000 bytes are in the second run"
 
 
 def test_without_limits_everything_is_kept() -> None:
@@ -137,4 +146,4 @@ def test_a_reader_behind_what_was_forgotten_is_told_of_the_gap() -> None:
     ledge.settle()
     notices = [frame.payload for frame in ledge.frames if frame.flags & stores.StoredFlag.NOTICE]
     assert len(notices) == 1
-    assert stores.decode(stores.Notice, notices[0]).gap == (0, 6)
+    assert stores.decode(stores.Notice, notices[0]).gap == (0, 5)

@@ -134,13 +134,14 @@ def _compact(
     vacuum: Annotated[
         int | None, typer.Option("--vacuum", metavar="HOURS", help="Remove files unused for so long.", min=0)
     ] = None,
+    force: Annotated[bool, typer.Option("--force", help="With --vacuum: also less than an hour.")] = False,
     as_json: AsJson = False,
 ) -> None:
     from heliograph.pipeline import jobs
     from heliograph.pipeline.plain import plain_errors
 
     with plain_errors():
-        show(jobs.compact(tables, vacuum), as_json)
+        show(jobs.compact(tables, vacuum, force=force), as_json)
 
 
 @app.command(
@@ -226,7 +227,7 @@ def _subscriptions(filter: str, where: str, language: str, file: Path | None) ->
 
 def _replay(there: c.Connection, prefix: str, rows: Iterator[Any], payload: Callable[[str], bytes]) -> int:
     """Publish events again below a topic, in order. Headers that brokers added are left out."""
-    import json
+    from heliograph.pipeline.rows import own_headers
 
     count = 0
 
@@ -234,7 +235,7 @@ def _replay(there: c.Connection, prefix: str, rows: Iterator[Any], payload: Call
         nonlocal count
         async with c.connected(there, name="heliograph pipeline match") as client:
             for row in rows:
-                headers = {name: value for name, value in json.loads(row["headers"] or "{}").items() if name[:1] != "$"}
+                headers = own_headers(row["headers"])
                 value = payload(row["value_file"]) if row["value_file"] else bytes(row["value"] or b"")
                 await client.publish(f"{prefix}/{row['topic']}", value, headers=headers)
                 count += 1

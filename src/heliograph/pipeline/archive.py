@@ -68,15 +68,21 @@ def add(batch: DataFrame, tables: LakeTables, query: str, number: int) -> dict[s
     """Add one batch to the tables. Returns the number of rows added, by table."""
     rows = _outfitted(batch, tables).persist()
     try:
-        present = _present(rows)
+        present = _by_kind(rows)
         kinds = [kind for kind in KINDS if kind.name in present]
+        bad = _quarantined(rows, kinds, QUARANTINE in present)
+        unread = {} if bad is None else _by_kind(bad)
         counts = {
-            kind.name: tables.add(kind.name, kind.table(kind.rows(rows)), kind.by, f"{query}/{kind.name}", number)
+            kind.name: tables.add(
+                *(kind.name, kind.table(kind.rows(rows)), kind.by, f"{query}/{kind.name}", number),
+                count=present[kind.name] - unread.get(kind.name, 0),
+            )
             for kind in kinds
         }
-        bad = _quarantined(rows, kinds, QUARANTINE in present)
-        if bad is not None:
-            counts[QUARANTINE] = tables.add(QUARANTINE, bad, ("date",), f"{query}/{QUARANTINE}", number)
+        if bad is not None and unread:
+            apart = dated(bad.select(*QUARANTINE_COLUMNS), ("date",))
+            all_bad = sum(unread.values())
+            counts[QUARANTINE] = tables.add(QUARANTINE, apart, ("date",), f"{query}/{QUARANTINE}", number, all_bad)
         return {name: count for name, count in counts.items() if count}
     finally:
         rows.unpersist()
@@ -89,13 +95,13 @@ def query_id(checkpoint: str) -> str:
         return str(json.loads(file.read())["id"])
 
 
-def _present(rows: DataFrame) -> set[str]:
-    """The names of the kinds that have rows."""
-    return {row["kind"] for row in rows.select("kind").distinct().collect()}
+def _by_kind(rows: DataFrame) -> dict[str, int]:
+    """How many rows each kind has, of those that have any."""
+    return {row["kind"]: row["count"] for row in rows.groupBy("kind").count().collect()}
 
 
 def _quarantined(rows: DataFrame, kinds: list[TableKind], has_others: bool) -> DataFrame | None:
-    """Rows that their kind cannot read, and rows without a kind; None if there are none."""
+    """Rows that their kind cannot read, and rows without a kind, each with its kind; None if there can be none."""
     from pyspark.sql import functions as f
 
     parts = [kind.rows(rows).where("reason is not null") for kind in kinds if kind.body]
@@ -103,10 +109,10 @@ def _quarantined(rows: DataFrame, kinds: list[TableKind], has_others: bool) -> D
         parts.append(rows.where(f.col("kind") == QUARANTINE).withColumn("reason", f.lit("no table takes this topic")))
     if not parts:
         return None
-    union, *others = (part.select(*QUARANTINE_COLUMNS) for part in parts)
+    union, *others = (part.select("kind", *QUARANTINE_COLUMNS) for part in parts)
     for each in others:
         union = union.union(each)
-    return None if union.isEmpty() else dated(union, ("date",))
+    return union
 
 
 def _outfitted(batch: DataFrame, tables: LakeTables) -> DataFrame:

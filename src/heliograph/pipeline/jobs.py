@@ -41,14 +41,14 @@ def keep(
     return {"tables": {name: tables.rows(name) for name in tables.names()}}
 
 
-def compact(root: str, kept_hours: int | None) -> list[dict[str, Any]]:
+def compact(root: str, kept_hours: int | None, *, force: bool = False) -> list[dict[str, Any]]:
     """Merge small files; remove old ones if hours are given. This does not need Spark."""
     tables = LakeTables(root)
     found = []
     for name in _names(tables):
         row = tables.compact(name)
         if kept_hours is not None:
-            row["vacuumed"] = tables.vacuum(name, kept_hours)
+            row["vacuumed"] = tables.vacuum(name, kept_hours, force=force)
         found.append(row)
     return found
 

@@ -31,6 +31,9 @@ PAYLOAD_BYTES_MAX = 8 << 20  # in a table; larger ones become files
 _BROKER = "get(split(topic, '/'), 2) as broker"
 _ABOUT = "get(split(topic, '/'), 3) as about"
 _TIME = "timestamp_micros(body.time_us) as time"
+_HOUR_US = 3_600 * 1_000_000
+_DAY_US = 24 * _HOUR_US
+_TIME_OF_DAY = f"pmod(unix_micros(stored), {_DAY_US})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +74,22 @@ class TableKind:
 
 def dated(rows: DataFrame, by: tuple[str, ...]) -> DataFrame:
     """Rows with their partition columns, which are computed from when they were stored."""
+    found = rows.withColumn("date", utc_date())
+    return found.withColumn("hour", utc_hour()) if "hour" in by else found
+
+
+def utc_date() -> Column:
+    """The day of ``stored`` in UTC. ``to_date`` would follow the time zone of the session."""
     from pyspark.sql import functions as f
 
-    found = rows.withColumn("date", f.to_date("stored"))
-    return found.withColumn("hour", f.hour("stored")) if "hour" in by else found
+    return f.expr(f"date_from_unix_date(cast((unix_micros(stored) - {_TIME_OF_DAY}) div {_DAY_US} as int))")
+
+
+def utc_hour() -> Column:
+    """The hour of ``stored`` in UTC."""
+    from pyspark.sql import functions as f
+
+    return f.expr(f"cast({_TIME_OF_DAY} div {_HOUR_US} as int)")
 
 
 def with_kind(rows: DataFrame) -> DataFrame:

@@ -11,6 +11,7 @@ are filled by a compiled scan.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -23,6 +24,7 @@ from heliograph.errors import ProtocolError, Reason, UsageError
 from heliograph.wire.events import Want, read_events
 
 _TIME = pa.timestamp("us", tz="UTC")
+FLOAT_MAX = sys.float_info.max
 UNKNOWN = -(1 << 62)  # a time of storing that the store did not tell
 
 COLUMNS: dict[str, pa.DataType] = {
@@ -44,6 +46,15 @@ TYPES = {"double": pa.float64(), "long": pa.int64(), "bigint": pa.int64(), "int"
 
 _headers = msgspec.json.Decoder(dict[str, Any]).decode
 _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+
+
+def own_headers(text: str | None) -> dict[str, Any]:
+    """The publisher's headers, without those that brokers added. What is no JSON object counts as no headers."""
+    try:
+        read = _headers(text) if text else {}
+    except _UNREADABLE:
+        return {}
+    return {name: value for name, value in read.items() if name[:1] != "$"}
 
 
 def parse_attributes(text: str) -> dict[str, pa.DataType]:
@@ -172,7 +183,7 @@ def _typed(value: Any, kind: pa.DataType) -> Any:
         return value if isinstance(value, str) else None
     if type(value) is int or type(value) is float:
         if pa.types.is_floating(kind):
-            return float(value)
+            return float(value) if -FLOAT_MAX <= value <= FLOAT_MAX else None  # JSON has integers of any size
         limit = 1 << (31 if kind.bit_width == 32 else 63)
         return int(value) if value == int(value) and -limit <= value < limit else None
     return None

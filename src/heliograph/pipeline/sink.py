@@ -12,7 +12,6 @@ which is undocumented: if it is missing, tasks pass their rows to the driver, wh
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from heliograph.errors import UsageError
 from heliograph.pipeline.options import SourceOptions, read_options
 from heliograph.pipeline.patience import patiently
+from heliograph.pipeline.rows import own_headers
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -139,8 +139,7 @@ def _stage(client: BlockingClient, options: SinkOptions, number: int, part: str,
     batch = client.batch(options.store, options.publisher, number)
     count = 0
     for headers, group in groupby(rows, key=lambda row: row[2]):
-        named = json.loads(headers) if headers else None
-        own = {name: value for name, value in named.items() if name[:1] != "$"} if named else None
+        own = own_headers(headers)
         count += batch.stage(part, [(topic, payload) for topic, payload, _ in group], headers=own or None)
     return count
 

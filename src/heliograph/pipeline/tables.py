@@ -7,8 +7,8 @@ Not here: which rows go where (kinds.py, archive.py).
 
 Executors write Parquet with Spark's own writer into a folder of the batch. The driver then commits these files with
 delta-rs in one transaction that carries (query, batch). It checks first whether that batch is present, so a batch that
-Spark repeats after a crash is added once. Files of a batch that was never committed are in no table; vacuum removes
-them.
+Spark repeats after a crash is added once, and whether the files have the rows of the batch. Files of a batch that was
+never committed are in no table; vacuum removes them when nothing was added to them for at least an hour.
 Spark reads the files that the log names as plain Parquet, at native speed and without a jar.
 """
 
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -27,7 +28,8 @@ from deltalake.schema import Schema as DeltaSchema
 from deltalake.transaction import AddAction, CommitProperties, RemoveAction, Transaction
 from pyarrow import fs
 
-from heliograph.errors import UsageError
+from heliograph.errors import HeliographError, UsageError
+from heliograph.pipeline.kinds import utc_date, utc_hour
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -35,8 +37,14 @@ if TYPE_CHECKING:
 
 FILE_BYTES = 128 << 20  # target size for compaction
 KEPT_HOURS = 168  # of files that no version needs
+OPEN_HOURS = 1  # a batch whose newest file is older is not being written any longer
+BATCHES = "data"  # the folder of the batches of a table
 GLOB_PATHS = "__globPaths__"  # an option of Spark's: whether ? * [ { have a meaning in paths
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+
+
+class RowsLostError(HeliographError):
+    """The files of a batch do not have the rows that were written to them."""
 
 
 class LakeTables:
@@ -89,23 +97,43 @@ class LakeTables:
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
-    def add(self, name: str, rows: DataFrame, by: Sequence[str], query: str, batch: int) -> int:
-        """Add the rows of a batch once, however often it is tried. Returns the number of rows added now."""
+    def add(
+        self, name: str, rows: DataFrame, by: Sequence[str], query: str, batch: int, count: int | None = None
+    ) -> int:
+        """Add the rows of a batch once, however often it is tried. Returns the number of rows added now.
+
+        ``count``: how many rows there are. RowsLostError, and nothing is added, if the files have another number.
+        """
         if self.has(name, query, batch):
             return 0
-        folder = f"data/{_plain(query)}-{batch}"
+        folder = f"{BATCHES}/{_plain(query)}-{batch}"
         writing = rows.write.options(partitionOverwriteMode="static", compression="zstd").mode("overwrite")
         writing.partitionBy(*by).parquet(f"{self.path(name)}/{folder}")
-        return self.commit(name, folder, rows.schema, by, query, batch)
+        return self.commit(name, folder, rows.schema, by, query, batch, count)
 
-    def commit(self, name: str, folder: str, schema: StructType, by: Sequence[str], query: str, batch: int) -> int:
+    def commit(
+        self,
+        name: str,
+        folder: str,
+        schema: StructType,
+        by: Sequence[str],
+        query: str,
+        batch: int,
+        count: int | None = None,
+    ) -> int:
         """Add the files of a folder to a table, together with the number of their batch."""
         actions: list[AddAction | RemoveAction] = [*self._actions(name, folder, by)]
+        listed: int = sum(json.loads(each.stats)["numRecords"] for each in actions if isinstance(each, AddAction))
+        if count is not None and listed != count:
+            raise RowsLostError(
+                f"{self.path(name)}/{folder} has {listed:,} of the {count:,} rows that were written, so they are not "
+                "in the table: something removed files; run it again, and the batch is written again"
+            )
         table = self.open(name) or self._create(name, schema, by)
         _grow(table, schema)
         done = CommitProperties(app_transactions=[Transaction(query, batch)])
         table.create_write_transaction(actions, "append", table.schema(), list(by), commit_properties=done)
-        return sum(json.loads(each.stats)["numRecords"] for each in actions if isinstance(each, AddAction))
+        return listed
 
     def _create(self, name: str, schema: StructType, by: Sequence[str]) -> DeltaTable:
         return DeltaTable.create(
@@ -137,7 +165,6 @@ class LakeTables:
 
     def read(self, spark: SparkSession, name: str, since: str = "", until: str = "") -> DataFrame:
         """A table in its current state, limited to the days ``since`` to ``until`` (2026-11-16) if given."""
-        from pyspark.sql import functions as f
         from pyspark.sql.types import StructType
 
         table = self.open(name)
@@ -157,7 +184,7 @@ class LakeTables:
         else:
             rows = spark.createDataFrame([], stored)
         for column in by:  # computed from the files' content, which delta-rs may have rewritten
-            rows = rows.withColumn(column, f.to_date("stored") if column == "date" else f.hour("stored"))
+            rows = rows.withColumn(column, utc_date() if column == "date" else utc_hour())
         return rows
 
     def register(self, spark: SparkSession) -> list[str]:
@@ -176,12 +203,35 @@ class LakeTables:
         table.create_checkpoint()
         return {"table": name, "files_removed": done["numFilesRemoved"], "files_added": done["numFilesAdded"]}
 
-    def vacuum(self, name: str, kept_hours: int = KEPT_HOURS) -> int:
-        """Remove files that no version of the last hours needs. Returns how many."""
-        short = kept_hours < KEPT_HOURS
-        return len(
-            self._opened(name).vacuum(kept_hours, dry_run=False, enforce_retention_duration=not short, full=True)
+    def vacuum(self, name: str, kept_hours: int = KEPT_HOURS, *, force: bool = False) -> int:
+        """Remove files that no version of the last hours needs. Returns how many.
+
+        Files that are in no version stay as long as their batch may be open: until nothing was added to it for
+        ``kept_hours``, and at least for an hour, ``force`` or not. ``force`` is for less than an hour.
+        """
+        if kept_hours < OPEN_HOURS and not force:
+            raise UsageError(
+                f"--vacuum {kept_hours}: files of the last {OPEN_HOURS} h may be in use by a query; --force removes "
+                "those that no version needs any longer"
+            )
+        table = self._opened(name)
+        replaced, unused = (
+            table.vacuum(kept_hours, dry_run=True, enforce_retention_duration=False, full=full)
+            for full in (False, True)
         )
+        in_log = set(replaced)
+        is_open = self._open_batches(name, max(kept_hours, OPEN_HOURS))
+        gone = [each for each in dict.fromkeys([*replaced, *unused]) if each in in_log or _batch(each) not in is_open]
+        for each in gone:
+            self._files.delete_file(f"{self._base}/{name}/{unquote(each)}")
+        return len(gone)
+
+    def _open_batches(self, name: str, hours: int) -> set[str]:
+        """Those to which something was added in the last hours."""
+        base, since = f"{self._base}/{name}", datetime.now(UTC) - timedelta(hours=hours)
+        found = self._files.get_file_info(fs.FileSelector(base, recursive=True, allow_not_found=True))
+        written = [info for info in found if info.type == fs.FileType.File]
+        return {_batch(info.path[len(base) + 1 :]) for info in written if info.mtime is None or info.mtime >= since}
 
     def _opened(self, name: str) -> DeltaTable:
         table = self.open(name)
@@ -207,6 +257,12 @@ def _delta_json(schema: StructType) -> str:
 def _partition(path: str, by: Sequence[str]) -> dict[str, str | None]:
     named = dict(part.split("=", 1) for part in path.split("/") if "=" in part)
     return {name: None if named[name] == NULL_PARTITION else unquote(named[name]) for name in by}
+
+
+def _batch(file: str) -> str:
+    """The folder of a file's batch; a file that compaction made is one by itself."""
+    parts = unquote(file).split("/")
+    return "/".join(parts[:2]) if parts[0] == BATCHES else unquote(file)
 
 
 def _plain(name: str) -> str:

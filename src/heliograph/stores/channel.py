@@ -34,6 +34,7 @@ TOPICS_MAX = 4_096
 LOST_NS = 1_000_000_000  # what was sent and not received by then is sent again
 LOOKED_MAX = 16_000  # publications examined at once: an input must not take long, and their offsets must fit the frame
 NS_PER_US = 1_000
+LONG_NS = 1 << 60  # 36 years: with a pace next to zero a reading waits no longer than that
 TIMES_APART_US = 1_000  # of two times of storing that are told apart
 
 
@@ -194,7 +195,7 @@ class Channel:
             return True
         if self.began_at is None:
             self.began_at, self.base_ns = now, first.first_ns
-        self.due_at = self.began_at + int((first.first_ns - self.base_ns) / self.pace)
+        self.due_at = self.began_at + int(min((first.first_ns - self.base_ns) / self.pace, LONG_NS))
         return now >= self.due_at
 
     def next_frame(self, store: int, now: Instant) -> bytes | None:

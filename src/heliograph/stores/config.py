@@ -48,7 +48,7 @@ class StoreConfig:
         False, "acknowledge before the data is on disk: faster, and a crash loses acknowledged data", reloads=False
     )
     retain_s: int = setting(0, "seconds for which publications are kept; 0: for ever", least=0)
-    retain_bytes: int = setting(0, "bytes of publications that are kept; 0: all", least=0)
+    retain_bytes: int = setting(0, "bytes of the newest publications that are kept; 0: all", least=0)
     retain_acknowledged: bool = setting(
         True, "keep what all durable subscriptions have acknowledged, as long as the other limits say"
     )

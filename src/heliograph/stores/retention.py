@@ -92,7 +92,8 @@ class Retention:
             last_ns = getattr(run, "last_ns", None)
             is_old = old_ns is not None and (last_ns is None or last_ns < old_ns)
             is_done = not config.retain_acknowledged and held is not None
-            if (held is not None and run.next > held) or not (is_old or is_done or forgotten < over):
+            is_over = forgotten + size <= over  # runs go whole: one that is partly within the limit is kept
+            if (held is not None and run.next > held) or not (is_old or is_done or is_over):
                 break
             before = run.next
             forgotten += size
