@@ -303,10 +303,13 @@ class Canary:
 
     def _is_permitted(self, publication: grammar.Frame) -> bool:
         """May others send this to the canary? To Entity/canary whoever has a certificate may, as the topic directory
-        does; to its inbox whoever knows it, on a topic of the inbox, or directed there from one that is not guarded."""
+        does; to its inbox whoever knows it, on a topic of the inbox, or directed there from one that is not guarded.
+        Where brokers lie, a proven broker may relay anything else: only the songs themselves are judged there."""
         if MARK in publication.payload:
             return False
+        if self.is_cut_off:
+            return True  # a proven broker vouches for what it relays, on guarded topics too
         if publication.topic.startswith(b"Entity/"):
-            return self.is_cut_off or UNPROVEN not in publication.payload  # brokers prove themselves too
+            return UNPROVEN not in publication.payload
         is_directed = publication.flags & DIRECTED and not publication.topic.startswith(GUARDED)
         return bool(is_directed) or publication.topic.startswith(b"Inbox/")

@@ -102,18 +102,18 @@ def in_driver(point: str, kill: Callable[[], None]) -> None:
     """Kill there, in the second batch."""
     add, commit = LakeTables.add, LakeTables.commit
 
-    def dying_add(self: LakeTables, name: str, rows: Any, by: Any, query: str, batch: int) -> int:
+    def dying_add(self: LakeTables, name: str, rows: Any, by: Any, query: str, batch: int, count: int) -> int:
         if point == FILES and batch == 1:
             kill()
-        added = add(self, name, rows, by, query, batch)
+        added = add(self, name, rows, by, query, batch, count)
         if point == COMMITTED and batch == 1:
             kill()
         return added
 
-    def dying_commit(self: LakeTables, name: str, folder: str, schema: Any, by: Any, query: str, batch: int) -> int:
-        if point == COMMIT and batch == 1:
+    def dying_commit(self: LakeTables, name: str, folder: str, schema: Any, by: Any, query: str, *batch: int) -> int:
+        if point == COMMIT and batch[0] == 1:
             kill()
-        return commit(self, name, folder, schema, by, query, batch)
+        return commit(self, name, folder, schema, by, query, *batch)
 
     LakeTables.add, LakeTables.commit = dying_add, dying_commit  # type: ignore[method-assign]
 
