@@ -137,6 +137,27 @@ def test_a_resource_whose_broker_dies_attaches_elsewhere_under_the_same_id(chain
     run(story())
 
 
+@pytest.mark.req("R13")
+def test_values_that_were_refused_are_not_registered_elsewhere(chain: list[Process]) -> None:
+    async def story() -> None:
+        urls = [f"127.0.0.1:{broker.port}" for broker in chain]
+        async with await connect([urls[0], urls[1]]) as owner, await connect(urls[2]) as seeker:
+            machine = await owner.register_resource("load >= 0", name="m", values={"load": 7}, lease=3_600)
+            await machine.update({"load": 8})
+            with pytest.raises(RefusedError):
+                await machine.update({"load": -1})
+            assert machine.values == {"load": 8}
+            async with seeker.watch_resources("load >= 0") as watch:
+                assert (await watch.next()).host == "one"
+                chain[0].send(SIGKILL)
+                seen = await watch.next()
+                while seen.host != "two" or seen.kind not in ("appeared", "changed"):
+                    seen = await watch.next()
+            assert (seen.id, seen.values) == (machine.id, {"load": 8})
+
+    run(story())
+
+
 @pytest.mark.req("R7")
 def test_static_resources_are_watched_as_they_come_and_go(chain: list[Process]) -> None:
     async def story() -> None:

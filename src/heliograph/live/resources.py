@@ -173,7 +173,8 @@ class ResourceRegistration:
         self._version = 0
         self._lease = lease
         self._task: asyncio.Task[None] | None = None
-        self.values: dict[str, Any] | None = None
+        self.values: dict[str, Any] | None = None  # the latest, unless a broker refused them
+        self._taken: dict[str, Any] | None = None  # the latest that a broker took
         self.broker = ""
         self.problem: HeliographError | None = None  # why the last renewal failed
 
@@ -189,22 +190,36 @@ class ResourceRegistration:
 
     async def _register(self, values: Mapping[str, Any] | None = None) -> None:
         if values is not None:
-            self.values = dict(values)
-            self._version = max(self._version + 1, time.time_ns())
+            self._report(values)
         body = {"do": "register", "secret": self.secret, "epoch": self._epoch, **self._body}
         body["attached"] = self._is_attached
         if self.values is not None:
             body |= {"values": self.values, "version": self._version}
+        offered = self.values
         self.broker = str((await self._client.ask(SERVICE, body))["broker"])
+        self._taken = offered
         if self._task is None:
             task = asyncio.get_running_loop().create_task(self._renew(), name=f"resource {self.id}")
             self._task = self._client._tasks.keep(task)
 
     async def update(self, values: Mapping[str, Any]) -> None:
-        """Report the latest values. RefusedError if they are outside the advertised ranges."""
-        self.values = dict(values)
+        """Report the latest values. RefusedError if they are outside the advertised ranges: the earlier ones stay."""
+        reported = self._report(values)
+        try:
+            await self._update(reported)
+        except RefusedError:
+            if self.values is reported:  # and not already replaced by later ones
+                self.values = self._taken
+            raise
+        self._taken = reported
+
+    def _report(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        self.values = reported = dict(values)
         self._version = max(self._version + 1, time.time_ns())
-        body = {"do": "update", "secret": self.secret, "values": self.values, "version": self._version}
+        return reported
+
+    async def _update(self, values: dict[str, Any]) -> None:
+        body = {"do": "update", "secret": self.secret, "values": values, "version": self._version}
         try:
             await self._client.ask(SERVICE, {**body, "lease_s": self._lease})
         except RefusedError as error:
