@@ -43,6 +43,21 @@ async def test_a_reliable_publication_is_stored_and_replayed(face: Face, tmp_pat
         assert (log.first, log.next) == (0, 3_002)
 
 
+@on_the_loop
+async def test_readings_of_clients_that_left_keep_no_place(tmp_path: Path) -> None:
+    """Each client leaves in the middle of its reading; the silence that also ends readings lasts a minute."""
+    async with a_broker(services=[a_store(tmp_path, channels_max=4)]) as broker:
+        async with heliograph.connect(broker.address) as client:
+            await client.publish_batch("a", [b"x" * 1_000] * 3_000, reliable=True)
+        read = []
+        for _ in range(12):
+            async with heliograph.connect(broker.address) as client:
+                async for publication in client.replay("a"):
+                    read.append(publication.position)
+                    break
+        assert read == [0] * 12
+
+
 @both
 @on_the_loop
 async def test_a_durable_subscription_goes_on_where_it_was(face: Face, tmp_path: Path) -> None:

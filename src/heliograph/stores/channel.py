@@ -57,6 +57,7 @@ class Channel:
         now: Instant,
         hearer: Hearer,
         with_times: bool = False,
+        opened: tuple[str, int] = ("", 0),
     ) -> None:
         self.inbox = inbox
         self.number = number
@@ -68,6 +69,7 @@ class Channel:
         self.cursor = position  # the next position to examine
         self.sent_to = position  # the end of what the frames so far cover
         self.at = position  # the end of what has arrived, as reported by the reader
+        self.opened = opened  # by which `stores` service, and its number for that request
         self.is_reading = False  # a read is in progress
         self.is_over = False
         self.heard_at = now

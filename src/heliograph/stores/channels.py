@@ -5,7 +5,8 @@ Out:   STORED frames to readers; reads.
 State: the open channels, bounded in number, each with little in memory.
 Not here: one reading (channel.py), durable names (names.py).
 
-A reader that is silent for a minute loses its channel; a durable subscription keeps its position.
+A reader whose link has ended loses its channel, as does one that is silent for a minute; a durable subscription keeps
+its position.
 """
 
 from __future__ import annotations
@@ -93,6 +94,7 @@ class Channels:
         done: list[Span],
         now: Instant,
         hearer: Hearer,
+        opened: tuple[str, int] = ("", 0),
     ) -> None:
         """Begin a reading, replacing one under the same number or name. ProtocolError if there is no room."""
         condition = check_condition(asked.filter, asked.language, asked.where)
@@ -128,6 +130,7 @@ class Channels:
             now,
             hearer,
             asked.times,
+            opened,
         )
         if key is not None:
             self._by_name[key] = here
@@ -164,6 +167,12 @@ class Channels:
         self._remove(here)
         return True
 
+    def close_left(self, here: ChannelKey, opened: tuple[str, int]) -> None:
+        """The requester of this opening has left. Nothing happens if it has opened the channel anew meanwhile."""
+        channel = self._channels.get(here)
+        if channel is not None and channel.opened == opened:
+            self._remove(here)
+
     def close_name(self, key: NameKey, reason: Reason, text: str) -> None:
         """End the reading of a durable subscription, and tell its reader why."""
         here = self._by_name.get(key)
@@ -179,6 +188,7 @@ class Channels:
         channel = self._channels.pop(here, None)
         self._ready.pop(here, None)
         self._caught_up.pop(here, None)
+        self._timers.cancel(("pace", here))
         if channel is not None and channel.key is not None and self._by_name.get(channel.key) == here:
             del self._by_name[channel.key]
 

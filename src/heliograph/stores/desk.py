@@ -4,7 +4,7 @@ In:    SERVICE frames of clients; advertisements; answers of stores; which store
 Out:   answers to `find` and `forget`; requests to stores, with the requester's identity and what it may hear; the
        stores' answers to clients.
 State: known stores, requests in progress.
-Not here: stores (store.py), what requests mean (wire/stores.py).
+Not here: stores (store.py), what requests mean (wire/stores.py), readings of clients that leave (leaving.py).
 
 It is idle until the first request: in a network without stores it has nothing to do.
 """
@@ -23,6 +23,7 @@ from heliograph.model.identity import Role
 from heliograph.model.publication import Publication
 from heliograph.services.broker_session import BrokerSession
 from heliograph.stores.known import KnownStores
+from heliograph.stores.leaving import LeavingClients
 from heliograph.wire import bodies
 from heliograph.wire import stores as wire
 from heliograph.wire.frames import Frame, ServiceFlag
@@ -63,6 +64,7 @@ class StoresDesk:
         self._next = 1
         self._open: dict[int, _Open] = {}
         self._waiting: list[_Open] = []  # requests that wait for a store to become known
+        self._leaving = LeavingClients(self._close)
         self._malformed = 0
 
     def attach(self, link: LinkId, peer: Peer, now: Instant) -> None:
@@ -73,6 +75,7 @@ class StoresDesk:
             serve=self._serve,
             stored=self._answered,
             welcome=self._welcomed,
+            attendant=self._leaving,
         )
 
     def detach(self, link: LinkId, reason: Reason, now: Instant) -> None:
@@ -80,6 +83,7 @@ class StoresDesk:
         self._session = None
         self._open.clear()
         self._waiting.clear()
+        self._leaving.clear()
 
     def receive(self, link: LinkId, data: bytes, now: Instant) -> None:
         """Bytes from the broker."""
@@ -96,6 +100,7 @@ class StoresDesk:
             return
         self._awake_at = now
         self._session.hello(NAME)
+        self._session.attend(NAME)
         self._session.subscribe(wire.ADVERTISEMENT, self._heard)
         self._session.subscribe(wire.FORGOTTEN, self._heard_forgotten)
         self._session.publish(wire.WANTED, b"{}")
@@ -210,12 +215,8 @@ class StoresDesk:
         is_quiet = isinstance(request, wire.GiveCredit)
         if not is_quiet and len(self._open) >= UNDER_WAY_MAX:
             raise ProtocolError(Reason.STORES_OVER_LIMIT, "too many requests to stores are under way")
-        number, asker = (0 if is_quiet else self._next), asked.asker
-        body = msgspec.Raw(wire.encode(request))
-        hears = asker.hears if isinstance(request, wire.OpenChannel | wire.GiveCredit) else None
-        passed = wire.encode(
-            wire.Asked(number, self._inbox, asker.entity, asker.roles, asker.inbox, body, asker.source, hears)
-        )
+        number = 0 if is_quiet else self._next
+        passed = self._passed(number, asked.asker, request)
         if len(passed) > PASSED_BYTES_MAX:
             raise ProtocolError(Reason.STORES_OVER_LIMIT, "the request, with the rules that apply to you, is too long")
         if is_quiet:
@@ -225,7 +226,20 @@ class StoresDesk:
             self._open[number] = replace(asked, until=now + TIME_OUT_MS * NS_PER_MS)
             if len(self._open) == 1:
                 self._timers.set("open", now + TIME_OUT_MS * NS_PER_MS, self._time_out)
+        self._leaving.note(asked.frame.origin, asked.asker, request, number)
         self._session.publish(wire.REQUEST % int(request.store, 16), passed)
+
+    def _passed(self, number: int, asker: Asker, request: wire.RequestToStore) -> bytes:
+        body = msgspec.Raw(wire.encode(request))
+        hears = asker.hears if isinstance(request, wire.OpenChannel | wire.GiveCredit) else None
+        return wire.encode(
+            wire.Asked(number, self._inbox, asker.entity, asker.roles, asker.inbox, body, asker.source, hears)
+        )
+
+    def _close(self, asker: Asker, request: wire.CloseChannel) -> None:
+        """A client has left: close one of its readings. Nobody waits for the answer."""
+        if self._session is not None:
+            self._session.publish(wire.REQUEST % int(request.store, 16), self._passed(0, asker, request))
 
     def _answered(self, frame: Frame, now: Instant) -> None:
         """An answer of a store."""

@@ -97,7 +97,10 @@ class Serving:
             case wire.AckPositions():
                 self._acknowledge(asked, request, now)
             case wire.CloseChannel():
-                self._channels.close((inbox, request.channel))
+                if request.opened:
+                    self._channels.close_left((inbox, request.channel), (asked.to, request.opened))
+                else:
+                    self._channels.close((inbox, request.channel))
                 self._answer(asked, wire.RequestDone())
             case wire.DropName():
                 self._drop(asked, request)
@@ -173,12 +176,12 @@ class Serving:
         if position is None:
             position = self._default_start(request, state)
         if key is None:
-            self._channels.open(inbox, None, request, position, [], now, hearer)
+            self._channels.open(inbox, None, request, position, [], now, hearer, (asked.to, asked.number))
             self._opened(asked, request, position, False)
             return
         owner = self._names.owner_for(key, request.proof, request.owner, asked.source)
         self._names.make_room(key, owner)
-        self._channels.open(inbox, key, request, position, done, now, hearer)
+        self._channels.open(inbox, key, request, position, done, now, hearer, (asked.to, asked.number))
         before = position if state is None else state.before
         also = [] if state is None else state.also
         new = NameState(request.filter, before, also, request.language, request.where, self._wall(now), owner)

@@ -189,6 +189,7 @@ class CloseChannel(Body, frozen=True, tag="close", tag_field="do"):
 
     store: StoreId
     channel: Channel
+    opened: Count = 0  # only if a `stores` service opened it under this number, as its requester has left; 0: always
 
 
 class DropName(Body, frozen=True, tag="drop", tag_field="do"):
