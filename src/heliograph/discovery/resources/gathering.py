@@ -66,7 +66,7 @@ class Gathered(msgspec.Struct):
     ends: Instant
     attempt: int = 0
     found: dict[int, FoundResource] = {}
-    attempts: dict[int, int] = {}  # the attempt in which each was found
+    attempts: dict[int, int] = {}  # the last attempt in which each was found, whichever of its answers is the newest
     answered_in: dict[int, int] = {}  # the attempt in which each host last answered
     hosts: Reads = {}
     due: dict[int, int] = {}  # host -> number of direct answers that it sent in this attempt
@@ -167,7 +167,7 @@ class AnswerGathering:
                 continue  # outdated: its host has answered since
             if known is None or (each.epoch, each.at, each.number) >= (known.epoch, known.at, known.number):
                 gathered.found[each.id] = each
-                gathered.attempts[each.id] = key[1]
+            gathered.attempts[each.id] = max(key[1], gathered.attempts.get(each.id, 0))
         if gathered.is_whole and not gathered.short:  # the direct answers arrived after the completion
             self._timers.set(("deadline", gathered.id), gathered.began, lambda now: self._end(gathered, now))
 
