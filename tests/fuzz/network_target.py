@@ -367,7 +367,7 @@ def _services(name: str) -> list[object]:
         MonitorConfig(),
     ]
     if name == NAME:
-        every.append(StoreConfig(enabled=True, patterns=("canary/#", "a/#", "kept/#"), channels_max=6, names_max=32))
+        every.append(StoreConfig(enabled=True, patterns=("canary/#", "a/#", "kept/#"), channels_max=3, names_max=32))
         every.append(TopicDirectoryConfig(enabled=True, host=name, port=tdn, searches_max=16, watches_max=16))
     return every
 

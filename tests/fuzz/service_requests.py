@@ -53,7 +53,7 @@ def stores(dice: random.Random, known: Knowledge) -> list[dict[str, Any]]:
         {"do": "open", **to, **channel, **opening, "start": dice.choice(["first", "next"]), "window": 1_000},
         {"do": "credit", **to, **channel, "at": 1, "window": 10, "again": dice.random() < 0.5},
         {"do": "ack", **to, **name, **proof, "before": 1, "also": [[2, 3], [5, 6]]},
-        {"do": "close", **to, **channel},
+        {"do": "close", **to, **channel, "opened": 0},
         {"do": "drop", **to, **name, **proof, "entity": "mallory"},
         {"do": "release", **to, **name},
         {"do": "forget", **to},
