@@ -61,7 +61,8 @@ class Node:
         self.core = ResourceCore(
             net.config,
             self.timers,
-            network_time=lambda now: now + EPOCH,
+            network_time=lambda now: now + EPOCH + net.ahead.get(name, 0),
+            time_error=lambda now: net.time_error,
             send=self._send,
             state=lambda state: None,
             told=lambda id, state: net.told(self, id, state),
@@ -111,6 +112,8 @@ class Net:
         self.kinds: Counter[str] = Counter()
         self.traffic: list[tuple[str, str, str]] = []
         self.delay_ms = (1, 1)
+        self.ahead: dict[str, int] = {}  # by how much the clocks of these nodes are ahead
+        self.time_error = 0  # the error that all nodes state
         self.direct_faults = False
         self.on_told: Callable[[Node, RequestId, ResourceState], None] | None = None
         self.on_stirred: Callable[[Node, RequestId], None] | None = None

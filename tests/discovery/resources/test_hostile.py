@@ -171,7 +171,7 @@ def test_forged_direct_answers_are_not_believed() -> None:
 def test_a_neighbour_that_floods_requests_or_answers_nothing_asked_for_is_bounded() -> None:
     pipe = OnPipe(requests_max=20)
     for number in range(60):
-        until = pipe.service._network_time(pipe.now) + 10**12
+        until = pipe.service._time.time_ns(pipe.now) + 10**12
         pipe.tell(ResourceRequest((2, 1, number), 0, "x >= 0", 0, until, "similarity", max_age=10**12))
         pipe.tell(StandingRequests(add=[((2, 1, 1_000 + number), "x >= 0", [1])]))
         pipe.tell(ResourcesFound((1, 1, 5_000 + number), 0, []))

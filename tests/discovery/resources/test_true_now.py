@@ -54,6 +54,45 @@ def test_by_default_an_update_a_new_resource_and_a_withdrawal_are_seen_by_the_ne
 
 
 @pytest.mark.req("R9")
+@pytest.mark.parametrize("ahead", [20 * MS, -20 * MS], ids=["ahead", "behind"])
+@pytest.mark.parametrize("asked_after_ms", [3, 4, 5])
+def test_no_answer_is_old_because_the_clock_of_its_host_is_wrong(ahead: int, asked_after_ms: int) -> None:
+    """The value is replaced while the answer to a first request is on its way back; the second request comes then."""
+    net = chain()
+    net.time_error = 20 * MS
+    net.ahead["d"] = ahead
+    net.register("d", 1, "x >= 0")
+    net.update("d", 1, 1, x=5)
+    net.run(1)
+    first = net.ask("a", "x >= 0")
+    net.run(0.003)  # it is at its host
+    net.update("d", 1, 2, x=6)
+    net.run((asked_after_ms - 3) / 1000)
+    second = net.ask("a", "x >= 1")
+    net.run(1)
+    assert values(first) == {1: 5}
+    assert values(second) == {1: 6}
+
+
+@pytest.mark.req("R9")
+def test_reads_of_a_host_are_told_in_their_order_while_the_error_of_its_clock_grows() -> None:
+    """Brokers on the way take an answer that was read no later than the last for its repetition."""
+    net = chain()
+    net.register("d", 1, "x >= 0")
+    net.update("d", 1, 1, x=0)
+    net.run(1)
+    reads = []
+    for x in range(1, 6):
+        net.time_error = x * x * 10 * MS
+        net.update("d", 1, 1 + x, x=x)
+        answers = net.ask("a", "x >= 0")
+        net.run(0.01)
+        assert values(answers) == {1: x}
+        reads.append(answers[0].found[0].at)
+    assert reads == sorted(set(reads))
+
+
+@pytest.mark.req("R9")
 def test_a_broker_answers_for_its_own_resources_from_its_own_table_whatever_age_is_allowed() -> None:
     net = Net(list("abcde"), [*CHAIN, ("d", "e")])
     for id, at in enumerate("abde", 1):

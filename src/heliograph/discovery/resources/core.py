@@ -40,6 +40,7 @@ from heliograph.machine import Instant, LinkId, Timers
 from heliograph.wire.ways import WaysHere
 
 NS_PER_S = 1_000_000_000
+WALL_STEP_NS = 20 * NS_PER_S  # times of reads that would go back by more follow the clock
 TICK_NS = NS_PER_S // 2  # between checks for what has expired or stalled
 
 
@@ -52,6 +53,7 @@ class ResourceCore:
         timers: Timers,
         *,
         network_time: Callable[[Instant], int],
+        time_error: Callable[[Instant], int],
         send: Callable[[LinkId, bytes], None],
         state: Callable[[ResourceState], None],
         told: Callable[[RequestId, ResourceState], None],
@@ -67,6 +69,8 @@ class ResourceCore:
         self._forget_ns = config.forget_s * NS_PER_S
         self._timers = timers
         self._network_time = network_time
+        self._time_error = time_error
+        self._read_at = 0  # the time of the last read of our resources
         self._send_bytes = send
         self._state = state
         self._told_learned = learned
@@ -103,6 +107,7 @@ class ResourceCore:
             timers,
             config.requests_max,
             network_time=network_time,
+            time_error=time_error,
             ask=self._ask,
             is_settled=lambda: self.spreading.is_settled,
             reply=reply,
@@ -143,8 +148,14 @@ class ResourceCore:
         self.gathering.done(key, arrival, now)
 
     def _own(self, condition: ResourceCondition, now: Instant) -> tuple[list[FoundResource], HostRead]:
-        read = HostRead(self.hosting.me[1], self.hosting.number, self._network_time(now))
-        return self.hosting.matching(condition, now), read
+        """Our resources, and when they were read: at the earliest time that any clock in the network shows now, so that
+        what is issued later never takes them for younger than itself. Each read is later than the last, or brokers on
+        its way would take it for a repetition."""
+        at = self._network_time(now) - self._time_error(now)
+        if at <= self._read_at < at + WALL_STEP_NS:
+            at = self._read_at + 1
+        self._read_at = at
+        return self.hosting.matching(condition, at), HostRead(self.hosting.me[1], self.hosting.number, at)
 
     def _own_changed(self, came: list[AdvertisedResource], went: list[AdvertisedResource]) -> None:
         """Our resources changed. That ends sharing here, also if others are not told because another one covers it."""

@@ -19,7 +19,8 @@ The rules that make shared answers true:
 6. A broker answers for its own resources from its own table, whether a request shares or not; what others have read
    there goes no further.
 7. A request shares what a host read after it was issued, less the age that it allows. Hosts that were read earlier
-   count as unanswered, and its broker asks again (gathering.py).
+   count as unanswered, and its broker asks again (gathering.py). Clocks differ: a request is issued at the latest time
+   that any broker may show then, and a host is read at the earliest.
 8. An older request covers while it is under way, or while everything it found is young enough. One that asks for the
    best covers none: what it found was cut.
 
@@ -71,7 +72,7 @@ class HostRead(NamedTuple):
 
     incarnation: int
     number: int  # its count of changes then
-    at: int  # network time there
+    at: int  # network time there, less its error
 
 
 Reads = dict[int, HostRead]

@@ -91,6 +91,7 @@ class AnswerGathering:
         requests_max: int,
         *,
         network_time: Callable[[Instant], int],
+        time_error: Callable[[Instant], int],
         ask: Callable[[ResourceRequest, Instant], None],
         is_settled: Callable[[], bool],
         reply: Callable[[RequestId], tuple[str, str] | None],
@@ -101,6 +102,7 @@ class AnswerGathering:
         self._timers = timers
         self._requests_max = requests_max
         self._network_time = network_time
+        self._time_error = time_error
         self._ask = ask
         self._is_settled = is_settled  # False while the table of advertisements is being fetched
         self._reply = reply  # where direct answers to a request go; None: not known yet
@@ -121,7 +123,7 @@ class AnswerGathering:
 
     def _try(self, gathered: Gathered, now: Instant) -> None:
         question, first = gathered.question, gathered.attempt == 0
-        issued = self._network_time(now)
+        issued = self._network_time(now) + self._time_error(now)  # no clock in the network shows more
         reply = self._reply(gathered.id) if first and question.deliver == DIRECT else None
         deliver = NORMAL if not first or (question.deliver == DIRECT and reply is None) else question.deliver
         for host in gathered.short:

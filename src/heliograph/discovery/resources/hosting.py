@@ -258,9 +258,8 @@ class Hosting:
 
     # -- requests -----------------------------------------------------------------------------------------------
 
-    def matching(self, condition: ResourceCondition, now: Instant) -> list[FoundResource]:
-        """The dynamic resources that match now, and those that may match and have no values yet."""
-        at = self._network_time(now)
+    def matching(self, condition: ResourceCondition, at: int) -> list[FoundResource]:
+        """The dynamic resources that match now, and those that may match and have no values yet, as read ``at``."""
         found = []
         for slot in self._index.intersecting(condition.conjunction, Stored.ADVERTISEMENTS):
             hosted = self.resources[self._ids[slot]]

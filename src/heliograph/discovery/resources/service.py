@@ -35,6 +35,7 @@ from heliograph.machine import Address, Effects, Instant, LinkId, Outbox, Peer, 
 from heliograph.model.chance import Seed, secret_of
 from heliograph.model.publication import Publication
 from heliograph.services.broker_session import BrokerSession
+from heliograph.timekeeping.told_time import ToldTime
 from heliograph.wire.bodies import Welcome
 from heliograph.wire.frames import Frame
 from heliograph.wire.ways import WaysHere
@@ -42,7 +43,7 @@ from heliograph.wire.ways import WaysHere
 NS_PER_MS = 1_000_000
 NS_PER_S = 1_000_000_000
 ADDRESS_EVERY_NS = NS_PER_S // 2  # how often the broker is asked for its address, until it listens
-TIME_EVERY_NS = 10 * NS_PER_S  # how often the broker is asked for network time
+TIME_EVERY_NS = NS_PER_S  # how often the broker is asked for network time
 
 _encode = msgspec.json.Encoder().encode
 
@@ -50,7 +51,7 @@ _encode = msgspec.json.Encoder().encode
 class ResourceService:
     """A machine: resource discovery for one broker.
 
-    It has 36 methods because the contract of machines and of attending services takes twenty-one of them.
+    It has 34 methods because the contract of machines and of attending services takes twenty-one of them.
     """
 
     def __init__(self, config: ResourcesConfig, *, seed: Seed, incarnation: int) -> None:
@@ -60,16 +61,17 @@ class ResourceService:
         self._secret = secret_of(seed, f"{incarnation}/resources")
         self._session: BrokerSession | None = None
         self._now: Instant = 0
-        self._ahead_ns = 0  # network time less our own
+        self._time = ToldTime()
         self._announcer = ResourceAnnouncer(
             self._publish,
-            self._network_time,
+            self._time.time_ns,
             lambda: "" if self._core.places.ways is None else self._core.places.ways.name,
         )
         self._core = ResourceCore(
             config,
             self._timers,
-            network_time=self._network_time,
+            network_time=self._time.time_ns,
+            time_error=self._time.error_ns,
             send=self._send,
             state=self._own_state,
             told=lambda id, state: self._watchers.state(self._core, id, state, self._now),
@@ -154,12 +156,8 @@ class ResourceService:
 
     def _ask_time(self, now: Instant) -> None:
         if self._session is not None:
-            self._session.order({"do": "report", "question": "time"}, self._hear_time)
+            self._session.order({"do": "report", "question": "time"}, lambda report, now: self._time.hear(report))
             self._timers.set("time", now + TIME_EVERY_NS, self._ask_time)
-
-    def _hear_time(self, report: Any, now: Instant) -> None:
-        if isinstance(report, dict) and isinstance(report.get("time_ns"), int):
-            self._ahead_ns = report["time_ns"] - now
 
     # -- direct answers ---------------------------------------------------------------------------------------------
 
@@ -195,11 +193,8 @@ class ResourceService:
         self._now = now
         self._core.hear_direct(publication.payload, publication.topic.rsplit("/", 1)[1], self._seal)
 
-    def _network_time(self, now: Instant) -> int:
-        return now + self._ahead_ns
-
     def _age_ms(self, at: int, now: Instant) -> float:
-        return max(0, round((self._network_time(now) - at) / NS_PER_MS, 3))
+        return max(0, round((self._time.time_ns(now) - at) / NS_PER_MS, 3))
 
     # -- from the broker to the core --------------------------------------------------------------------------------
 
@@ -245,8 +240,7 @@ class ResourceService:
     def clock(self, wall_ns: int, now: Instant) -> None:
         """The wall clock, used until the broker reports network time, and for the ends of certificates."""
         self._direct.clock(wall_ns, now)
-        if not self._ahead_ns:
-            self._ahead_ns = wall_ns - now
+        self._time.clock(wall_ns, now)
 
     def wake(self, now: Instant) -> None:
         """Time has passed."""

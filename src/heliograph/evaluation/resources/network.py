@@ -99,6 +99,7 @@ class _Node:
             network.config,
             self.timers,
             network_time=lambda now: now + EPOCH_NS,
+            time_error=lambda now: 0,
             send=self._send,
             state=lambda state: None,
             told=lambda id, state: self.watchers.state(self.core, id, state, network.now),
