@@ -13,6 +13,7 @@ then still has as many as the newcomer's source. Every operation takes constant 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Generic, TypeVar
 
@@ -21,6 +22,7 @@ SUBSCRIBER_BITS = 64  # of an IPv6 address: one subscriber has all addresses wit
 T = TypeVar("T")
 
 
+@lru_cache(1_024)  # asked for with each request of a link
 def source_of(address: str) -> str:
     """The source that ``host:port`` or ``[host]:port`` counts for: an IPv4 address, or the /64 of an IPv6 one.
 

@@ -97,6 +97,7 @@ class Port:
         "id",
         "identity",
         "is_paused",
+        "is_pipe",
         "mark",
         "may_be_held",
         "name",
@@ -121,6 +122,7 @@ class Port:
     def __init__(self, link: LinkId, peer: Peer, now: Instant) -> None:
         self.id = link
         self.peer = peer
+        self.is_pipe = peer.transport == "pipe"  # a service of this node is at the other end
         self.state = NEW
         self.identity: Identity = ANONYMOUS
         self.name = ""
@@ -162,11 +164,6 @@ class Port:
     def pause(self, paused: bool) -> None:
         """Read it no more until its last bytes are processed, or again."""
         self.is_paused = paused
-
-    @property
-    def is_pipe(self) -> bool:
-        """True if a service of this node is at the other end."""
-        return self.peer.transport == "pipe"
 
     @property
     def is_client(self) -> bool:
