@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -17,12 +18,14 @@ from tests.examples import examples
 
 needs_native = pytest.mark.skipif(not events.is_native, reason="the compiled parts are not installed or not wanted")
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ALL = int(Want.TOPICS | Want.HEADERS | Want.PAYLOADS | Want.TIMES | Want.IDS)
 HEADERS = (
     b"", b"{}", b"{", b"}", b"[]", b"{},", b"\xff", b'{"$t":5}', b'{"$t":5,"disk":7}', b'{"disk":1.5,"n":null,"$t":-7}',
     b'{"$t":"x","$u":true}', b'{"$u":false}', b'{"$u":1}', b'{"$u":null,"$t":3}', b'{"$t":5,"$t":6}', b'{"$t":5.0}',
     b'{"$t":05}', b'{"$t":-0}', b'{"$t":1e3}', b'{"$t":9223372036854775807}', b'{"$t":4611686018427387904}',
-    b'{"$t":5,}',
+    b'{"$t":5,}', b'{"$t":253402300799999999}', b'{"$t":253402300800000000}', b'{"$t":-62135596800000000}',
+    b'{"$t":-62135596800000001}', b'{"$t":999999999999999999}',
     b'{ "$t": 5 }', b'{"\\u0024t":5}', b'{"a":{"$t":5},"b":[1,{"c":[]}]}', b'{"a":[1,]}', b'{"a":tru}', b'{"$t":true}',
     b'{"a":"\xc3\xa9","$t":8}', b'{"a":"\\n","$t":8}', b'{"$t":5}x', b'{"$t":' + b"9" * 30 + b"}",
     b'{"a":' + b"[" * 40 + b"}",
@@ -108,3 +111,12 @@ def test_what_is_no_whole_event_is_refused() -> None:
     assert events.read_events(b"", ALL).rows == 0
     if events.is_native:
         assert (events.native.HEAD, events.native.EVENT) == (HEAD_BYTES, Kind.EVENT)
+
+
+@pytest.mark.req("S1", "O6")
+def test_a_time_that_no_calendar_shows_is_left_out() -> None:
+    """Such a row made every query that shows times fail."""
+    first, last = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)
+    shown = [(each - EPOCH) // timedelta(microseconds=1) for each in (first, last)]
+    for at in (*shown, shown[0] - 1, shown[1] + 1):
+        assert times_of(b'{"$t":%d}' % at) == (at if at in shown else None, True)

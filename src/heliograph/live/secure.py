@@ -3,7 +3,8 @@
 In:    a TCP transport's calls; what the link writes.
 Out:   a link that is attached once the handshake succeeded; for refused peers the reason: to the peer as a TLS alert,
        to the machine (TurnedAway) or to the dial (``ready``).
-State: per link the TLS session; per listener the handshakes under way, limited in number and time, fair among sources.
+State: per link the TLS session, and how much came without data; per listener the handshakes under way, limited in
+       number and time, fair among sources.
 Not here: contexts and reasons for failures (tls.py), the link itself (links.py), access rights (broker/access.py).
 
 asyncio and uvloop have such layers, but theirs drop the link when a handshake fails: the alert that gives the peer a
@@ -27,8 +28,13 @@ HANDSHAKE_S = 2.0
 HANDSHAKES_MAX = 1_024  # under way at once; beyond it, links of the address with the most are cut
 PATIENCE_PARTS = 4  # of the time for a handshake
 RECORD_BYTES = 1 << 14
+SEALED_BYTES = 22  # by which a record of TLS 1.3 is larger than its data
+PORTION_BYTES = 1 << 14  # decrypted at a time: a portion of key updates takes 12 ms, a read of them would take 0.2 s
+IDLE_BYTES_MAX = 1 << 15  # received without data (key updates, padding, the first part of a record): beyond it …
+IDLE_PART = 16  # … and this part of the data, the link ends
 
 _RECEIVED = memoryview(bytearray(1 << 18))  # shared by all links: a read is copied out before the next begins
+_DECRYPTED = memoryview(bytearray(1 << 18))  # so is this
 
 
 class Handshakes:
@@ -79,6 +85,7 @@ class SecureLayer(asyncio.BufferedProtocol):
         self._shaking = True
         self._ended = False  # the handshake failed, or the peer has ended the session
         self._discarded = 0
+        self._idle_bytes = -IDLE_BYTES_MAX  # received without data, less what may be
         self._handshake_s = handshake_s
         self._began = links.loop.time()
         self._patience: asyncio.TimerHandle | None = None
@@ -107,15 +114,15 @@ class SecureLayer(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """A read is complete."""
-        if self._ended:
-            self._discard(nbytes)
-            return
-        self._in.write(_RECEIVED[:nbytes])
-        if self._shaking:
-            self._shake()
-            if self._shaking or self._ended:
+        for start in range(0, nbytes, PORTION_BYTES):
+            if self._ended:
+                self._discard(nbytes - start)
                 return
-        self._read()
+            self._in.write(_RECEIVED[start : min(start + PORTION_BYTES, nbytes)])
+            if self._shaking:
+                self._shake()
+            if not self._shaking and not self._ended:
+                self._read()
 
     def eof_received(self) -> bool:
         """The TCP stream has ended."""
@@ -204,14 +211,15 @@ class SecureLayer(asyncio.BufferedProtocol):
 
     def _read(self) -> None:
         """Pass decrypted data up, in pieces as large as a TCP read."""
-        read, pending, full = self._tls.read, self._in, len(_RECEIVED) - RECORD_BYTES
-        size = 0
+        read, pending, full = self._tls.read, self._in, len(_DECRYPTED) - RECORD_BYTES
+        size, idle = 0, pending.pending
         try:
             while pending.pending or self._tls.pending():
-                count = read(RECORD_BYTES, _RECEIVED[size:])
+                count = cast(int, read(RECORD_BYTES, _DECRYPTED[size:]))
                 if not count:
                     raise ssl.SSLZeroReturnError
-                size += cast(int, count)
+                size += count
+                idle -= count + count // IDLE_PART + SEALED_BYTES
                 if size > full:
                     self._hand_up(size)
                     size = 0
@@ -228,10 +236,14 @@ class SecureLayer(asyncio.BufferedProtocol):
         self._hand_up(size)
         if self._out.pending:  # the answer to a key update
             self._flush()
+        self._idle_bytes = max(self._idle_bytes + idle, -IDLE_BYTES_MAX)
+        if self._idle_bytes > 0 and not self._ended:
+            self._link.lose(Reason.TLS_FAILED)
+            self.abort()
 
     def _hand_up(self, size: int) -> None:
         if size:
-            self._link.data_received(bytes(_RECEIVED[:size]))
+            self._link.data_received(bytes(_DECRYPTED[:size]))
 
     def _end(self, error: ssl.SSLError | None) -> None:
         self._ended = True

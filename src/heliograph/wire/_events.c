@@ -19,6 +19,8 @@
 #endif
 
 enum { HEAD = 28, EVENT = 1, DEPTH_MAX = 16, DIGITS_MAX = 18 };
+/* The years 1 to 9999 in microseconds since 1970: other times fit no table (events.py has the same bounds). */
+static const int64_t STAMP_MIN = -62135596800000000, STAMP_MAX = 253402300799999999;
 enum { TOPICS = 1, HEADERS = 2, PAYLOADS = 4, TIMES = 8, IDS = 16 };
 
 static uint32_t read32(const char *at) { uint32_t v; memcpy(&v, at, 4); return v; }
@@ -120,7 +122,7 @@ static int read_times(const char *at, const char *end, int64_t *stamp, int *is_s
         const char *value = at;
         if ((at = skip_value(value, end, 0)) == NULL || at >= end) return 0;
         if (value - key == 4 && key[0] == '$' && key[1] == 't') {
-            *is_stamped = read_whole(value, at, stamp);
+            *is_stamped = read_whole(value, at, stamp) && *stamp >= STAMP_MIN && *stamp <= STAMP_MAX;
             if (!*is_stamped) *stamp = 0;
         } else if (value - key == 4 && key[0] == '$' && key[1] == 'u') {
             if (*value != 't' && *value != 'f') return 0;

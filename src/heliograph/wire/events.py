@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from enum import IntFlag
+from enum import IntEnum
 from typing import Any, NamedTuple
 
 import msgspec
@@ -32,13 +32,14 @@ else:
     is_native = kernels.wanted() in (None, "native")
 
 BYTES_MAX = (1 << 31) - 1  # at once: offsets have 32 bits
-STAMP_MAX = 1 << 62
+STAMP_MIN = -62_135_596_800_000_000  # the year 1: times that no table or calendar can show are left out
+STAMP_MAX = 253_402_300_799_999_999  # … and the year 9999
 
 Piece = tuple[int, int, int, int]
 """Start and end in the bytes; the number of its first frame, among those examined; how many frames."""
 
 
-class Want(IntFlag):
+class Want(IntEnum):
     """Which columns to make; the others are empty."""
 
     TOPICS = 1
@@ -83,7 +84,7 @@ def times_of(headers: bytes) -> tuple[int | None, bool]:
         read = _decode(headers)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None, True
-    stamp = read.t if type(read.t) is int and abs(read.t) < STAMP_MAX else None
+    stamp = read.t if type(read.t) is int and STAMP_MIN <= read.t <= STAMP_MAX else None
     return stamp, not read.u
 
 

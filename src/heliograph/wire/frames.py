@@ -25,7 +25,7 @@ sequence.
 
 from __future__ import annotations
 
-from enum import IntEnum, IntFlag
+from enum import IntEnum
 from struct import Struct, pack, unpack_from
 
 from heliograph.errors import ProtocolError, Reason
@@ -73,7 +73,7 @@ class Kind(IntEnum):
     RELEASE = 45
 
 
-class Flag(IntFlag):
+class Flag(IntEnum):
     """Flags of an EVENT. A frame with a flag that its broker does not know is refused."""
 
     PACKED = 1  # many events of one topic under one head: reserved
@@ -84,7 +84,7 @@ class Flag(IntFlag):
     REPEAT = 32  # a reliable publication sent again: brokers that have seen it pass it only to stores
 
 
-class ServiceFlag(IntFlag):
+class ServiceFlag(IntEnum):
     """Flags of a SERVICE frame."""
 
     ANSWER = 1
@@ -93,8 +93,7 @@ class ServiceFlag(IntFlag):
     NEWS = 8  # from a service to a client, of the watch with this number; on a pipe, the origin is the client's link
 
 
-# An int: ~ of a Flag loses bits without a name.
-EVENT_FLAGS_KNOWN = int(Flag.EXPIRES | Flag.DIRECTED | Flag.REQUEST | Flag.REPEAT)
+EVENT_FLAGS_KNOWN = Flag.EXPIRES | Flag.DIRECTED | Flag.REQUEST | Flag.REPEAT
 
 
 def event(topic: bytes, payload: bytes, origin: int, sequence: int, headers: bytes = b"", flags: int = 0) -> bytes:

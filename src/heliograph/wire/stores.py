@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from enum import IntFlag
+from enum import IntEnum
 from itertools import pairwise
 from struct import Struct, pack, unpack_from
 from typing import Annotated, Any, TypeVar
@@ -54,7 +54,7 @@ _COUNTED_MAX = 1 << 14
 _COUNTING = pack(f"<{_COUNTED_MAX}I", *range(_COUNTED_MAX))  # offsets if every publication matches
 
 
-class StoredFlag(IntFlag):
+class StoredFlag(IntEnum):
     """Flags of a STORED frame; a frame without flags carries publications."""
 
     ANSWER = 1  # to a `stores` service: the answer to a request that it passed on
