@@ -158,6 +158,26 @@ def test_values_that_were_refused_are_not_registered_elsewhere(chain: list[Proce
     run(story())
 
 
+@pytest.mark.req("R13")
+def test_what_is_withdrawn_at_another_broker_is_gone_at_the_one_that_hosted_it(chain: list[Process]) -> None:
+    """The client has just moved, and nothing has registered its resource where it is now."""
+
+    async def story() -> None:
+        urls = [f"127.0.0.1:{broker.port}" for broker in chain]
+        async with await connect(urls[0]) as owner, await connect(urls[2]) as seeker, await connect(urls[1]) as moved:
+            machine = await owner.register_resource("load >= 0", name="m", values={"load": 7}, lease=3_600)
+            await known_at(seeker, 1)
+            machine._client = moved
+            await machine.withdraw()
+            while await seeker.discover_resources("load >= 0"):
+                await asyncio.sleep(0.02)
+            assert (await owner.ask("resources", {"do": "list"}))["total"] == 0
+            await machine.withdraw()  # once more does nothing
+            assert (await moved.ask("resources", {"do": "list"}))["total"] == 0
+
+    run(story())
+
+
 @pytest.mark.req("R7")
 def test_static_resources_are_watched_as_they_come_and_go(chain: list[Process]) -> None:
     async def story() -> None:

@@ -170,6 +170,7 @@ class ResourceRegistration:
         self._body = {"where": where, "model": model, "name": name, "language": language, "lease_s": lease}
         self._epoch = time.time_ns()
         self._is_attached = secret is not None  # another broker may have it
+        self._is_withdrawn = False
         self._version = 0
         self._lease = lease
         self._task: asyncio.Task[None] | None = None
@@ -225,15 +226,28 @@ class ResourceRegistration:
         except RefusedError as error:
             if error.reason not in AWAY:
                 raise
-            self._epoch = time.time_ns()  # another broker: it is attached there from now on
-            self._is_attached = True
-            await self._register()
+            await self._move()
+
+    async def _move(self) -> None:
+        """Attach it to the broker of now, which does not know it."""
+        self._epoch = time.time_ns()
+        self._is_attached = True
+        await self._register()
 
     async def withdraw(self) -> None:
-        """Withdraw it: it can no longer be discovered."""
+        """Withdraw it: it can no longer be discovered. RefusedError if it may be, until its lease ends."""
         self._stop()
-        with suppress(RefusedError):
-            await self._client.ask(SERVICE, {"do": "withdraw", "secret": self.secret})
+        if self._is_withdrawn:
+            return
+        body = {"do": "withdraw", "secret": self.secret}
+        try:
+            await self._client.ask(SERVICE, body)
+        except RefusedError as error:
+            if error.reason not in AWAY:
+                raise
+            await self._move()  # the broker that hosted it gives it up as soon as it hears of this
+            await self._client.ask(SERVICE, body)
+        self._is_withdrawn = True
 
     def _stop(self) -> None:
         if self._task is not None:
@@ -261,10 +275,8 @@ class ResourceRegistration:
                 self.problem = error
 
     async def _attach(self) -> None:
-        self._epoch = time.time_ns()
-        self._is_attached = True
         try:
-            await self._register()
+            await self._move()
             self.problem = None
         except HeliographError as error:
             self.problem = error

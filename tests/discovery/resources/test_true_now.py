@@ -8,8 +8,10 @@ import pytest
 
 from heliograph.discovery.resources.gathering import GatheredAnswer
 from heliograph.discovery.resources.messages import AdvertisedResource, AdvertisementsTold, ResourceRequest
+from heliograph.discovery.resources.news import WatchReader
+from heliograph.discovery.resources.watching import WatchState
 from tests.discovery.resources.net import MS, SECOND, Net
-from tests.discovery.resources.pipe import OnPipe
+from tests.discovery.resources.pipe import OnPipe, RefusedByServiceError
 
 CHAIN = [("a", "b"), ("b", "c"), ("c", "d")]
 LONG = 100 * SECOND  # the age that the paper allows
@@ -23,6 +25,15 @@ def values(answers: list[GatheredAnswer]) -> dict[int, Any]:
     (answer,) = answers
     assert answer.is_complete
     return {each.id: (each.values or {}).get("x") for each in answer.found}
+
+
+def heard(pipe: OnPipe, reader: WatchReader) -> list[tuple[str, str]]:
+    """The changes that a client's watch gets from what it was told."""
+    for _, _, payload in pipe.told:
+        reader.hear(payload)
+    pipe.told.clear()
+    changes = iter(reader.take, None)
+    return [(change.kind, change.name) for change in changes]
 
 
 def shared(net: Net) -> int:
@@ -207,6 +218,47 @@ def test_a_client_that_says_nothing_of_ages_is_told_what_is_true_now() -> None:
     assert found() == {"r1": (2, 300), "r2": (3, 0)}
     pipe.ask({"do": "withdraw", "secret": register["secret"]})
     assert found() == {"r2": (3, 0)}
+
+
+@pytest.mark.req("R6")
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"values": {"x": -1}}, "resource_out_of_range"),
+        ({"where": "y >= 0", "values": {"x": 1}}, "resource_out_of_range"),
+        ({"where": "x >= 0 and y >= 0", "values": {"x": 1, "y": 1}}, "resource_attributes_over_limit"),
+    ],
+)
+def test_a_refused_registration_changes_nothing(change: dict[str, Any], reason: str) -> None:
+    pipe = OnPipe(attributes_per_owner_max=1)
+    register = {**pipe.register(1, where="x >= 0"), "values": {"x": 7}, "version": 1}
+    with pytest.raises(RefusedByServiceError, match=reason):
+        pipe.ask({**register, **change})
+    assert pipe.ask({"do": "list"})["total"] == 0
+    pipe.ask(register)
+    pipe.told.clear()
+    pipe.ask({"do": "watch", "watch": 5, "where": "x >= 0"})
+    pipe.told.clear()
+    with pytest.raises(RefusedByServiceError, match=reason):
+        pipe.ask({**register, "epoch": 2, "version": 2, **change})
+    (row,) = pipe.ask({"do": "discover", "where": "x >= 0"})["resources"]
+    assert (row["name"], row["values"]) == ("r1", {"x": 7})
+    assert pipe.told == []
+
+
+@pytest.mark.req("R8")
+def test_a_watch_tells_of_a_resource_once_it_has_reported_values() -> None:
+    """Whether it matches was not known before; and when it went without values, nobody could tell."""
+    pipe = OnPipe()
+    for number in (1, 2):
+        pipe.ask(pipe.register(number, where="x >= 0"))
+    pipe.ask({"do": "update", "secret": pipe.register(2)["secret"], "values": {"x": 2}, "version": 1})
+    pipe.ask({"do": "watch", "watch": 5, "where": "x >= 0"})
+    reader = WatchReader(WatchState())
+    assert heard(pipe, reader) == [("appeared", "r2")]
+    pipe.ask({"do": "withdraw", "secret": pipe.register(1)["secret"]})
+    pipe.ask({"do": "withdraw", "secret": pipe.register(2)["secret"]})
+    assert heard(pipe, reader) == [("vanished", "r2")]
 
 
 @pytest.mark.req("R9")

@@ -35,7 +35,7 @@ from heliograph.discovery.resources.core import ResourceCore
 from heliograph.discovery.resources.direct import DirectLinks
 from heliograph.discovery.resources.forwarding import DELIVERIES, SIMILARITY
 from heliograph.discovery.resources.gathering import GatheredAnswer, ResourceQuestion
-from heliograph.discovery.resources.hosting import HostedResource, check_size
+from heliograph.discovery.resources.hosting import HostedResource
 from heliograph.discovery.resources.messages import AdvertisedResource
 from heliograph.discovery.resources.ordering import check_order
 from heliograph.discovery.resources.watchers import Watchers, described_row, name_of
@@ -164,15 +164,13 @@ class ResourceDesk:
     def _register(self, call: RegisterCall, asker: Asker, now: Instant) -> dict[str, Any]:
         condition = read_condition(call.where, call.language)
         resource = self._owned(call.secret)
-        if call.values is not None:
-            check_size(call.values)
         advertised = AdvertisedResource(
             *(resource, call.model == "static", condition.text, call.epoch, call.name, call.attached)
         )
         known = self._core.hosting.resources.get(resource)
         lease_ns = self._lease_ns(call.lease_s)
         source = asker.source if asker.entity == ANONYMOUS.entity else ""
-        self._core.hosting.register(advertised, asker.entity, lease_ns, now, source)
+        self._core.hosting.register(advertised, asker.entity, lease_ns, now, source, call.values)
         if known is None or known.advertised != advertised:
             self._announcer.announce(self._core.hosting.resources[resource], "registered", None, now)
         if call.values is not None and not advertised.is_static:

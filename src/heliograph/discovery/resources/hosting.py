@@ -113,31 +113,39 @@ class Hosting:
     # -- owners -------------------------------------------------------------------------------------------------
 
     def register(
-        self, advertised: AdvertisedResource, owner: str, lease_ns: int, now: Instant, source: str = ""
+        self,
+        advertised: AdvertisedResource,
+        owner: str,
+        lease_ns: int,
+        now: Instant,
+        source: str = "",
+        values: Mapping[str, Scalar] | None = None,
     ) -> None:
-        """A resource is registered, described again, or attached here. ProtocolError if that is refused."""
+        """A resource is registered, described again, or attached here; it will report ``values`` at once.
+
+        ProtocolError if that is refused: then what was registered before stays.
+        """
         condition = read_condition(advertised.where)
+        if values is not None and not advertised.is_static:
+            _full(condition, fixed_values(condition), values)
         known = self.resources.get(advertised.id)
         if known is not None and known.advertised.epoch > advertised.epoch:
             raise ProtocolError(Reason.RESOURCE_OUTDATED, "it was registered here later than that")
         if known is not None and known.advertised == advertised:
             self._lease(known, now + lease_ns)
             return
+        self._check_owner((owner, source), condition, known)
+        slot = -1
+        if not advertised.is_static:
+            slot = self._index.spare
+            try:
+                self._index.add(slot, condition.conjunction)
+            except IndexFullError as error:
+                raise ProtocolError(Reason.RESOURCE_ATTRIBUTES_OVER_LIMIT, str(error)) from None
         if known is not None:
             self._drop(known)
-        try:
-            self._check_owner((owner, source), condition)
-            slot = -1
-            if not advertised.is_static:
-                slot = self._index.spare
-                self._index.add(slot, condition.conjunction)
-                self._ids[slot] = advertised.id
-        except (ProtocolError, IndexFullError) as error:
-            if known is not None:
-                self._changed([], [known.advertised])
-            if isinstance(error, ProtocolError):
-                raise
-            raise ProtocolError(Reason.RESOURCE_ATTRIBUTES_OVER_LIMIT, str(error)) from None
+        if slot >= 0:
+            self._ids[slot] = advertised.id
         hosted = HostedResource(
             advertised=advertised,
             condition=condition,
@@ -157,14 +165,19 @@ class Hosting:
         self.number += 1
         self._changed([advertised], [] if known is None else [known.advertised])
 
-    def _check_owner(self, holder: Holder, condition: ResourceCondition) -> None:
+    def _check_owner(self, holder: Holder, condition: ResourceCondition, known: HostedResource | None) -> None:
+        """Refuse what is beyond the limits of an owner once it has replaced what is known of the resource."""
         owned = self._owners.get(holder, Owned())
         owner = " at ".join(filter(None, holder))
-        if owned.resources >= self._resources_per_owner_max:
+        replaced = known.condition.box if known is not None and known.holder == holder else None
+        if owned.resources - (replaced is not None) >= self._resources_per_owner_max:
             raise ProtocolError(
                 Reason.RESOURCES_OVER_LIMIT, f"{owner} has {owned.resources} resources at this broker already"
             )
-        if len(owned.attributes.keys() | condition.box.keys()) > self._attributes_per_owner_max:
+        names = owned.attributes.keys() | condition.box.keys()
+        if replaced is not None:
+            names -= {name for name in replaced if owned.attributes[name] == 1} - condition.box.keys()
+        if len(names) > self._attributes_per_owner_max:
             raise ProtocolError(
                 Reason.RESOURCE_ATTRIBUTES_OVER_LIMIT,
                 f"the resources of {owner} may name {self._attributes_per_owner_max} attributes",
@@ -175,10 +188,7 @@ class Hosting:
         hosted = self._known(resource)
         if hosted.advertised.is_static:
             raise ProtocolError(Reason.RESOURCE_OUT_OF_RANGE, "a static resource does not change; register it anew")
-        full = {**hosted.fixed, **values}
-        check_size(full)
-        if not hosted.condition.has(full):
-            raise ProtocolError(Reason.RESOURCE_OUT_OF_RANGE, _outside(hosted.condition, full))
+        full = _full(hosted.condition, hosted.fixed, values)
         if version <= hosted.version and hosted.values is not None:
             if version < hosted.version:
                 raise ProtocolError(Reason.RESOURCE_OUTDATED, f"update {hosted.version} is newer")
@@ -282,6 +292,15 @@ class Hosting:
             values=hosted.values,
             where=advertised.where if hosted.values is None else "",
         )
+
+
+def _full(condition: ResourceCondition, fixed: Mapping[str, Scalar], values: Mapping[str, Scalar]) -> dict[str, Scalar]:
+    """Values with those that the ranges fix. ProtocolError if they are too large or outside the ranges."""
+    full = {**fixed, **values}
+    check_size(full)
+    if not condition.has(full):
+        raise ProtocolError(Reason.RESOURCE_OUT_OF_RANGE, _outside(condition, full))
+    return full
 
 
 def _outside(condition: ResourceCondition, values: Mapping[str, Scalar]) -> str:

@@ -260,6 +260,7 @@ class Watchers:
                 "age_ms": self._age_ms(each.updated, now),
             }
             for each in answer.found
+            if each.values is not None  # else it has reported none: its first ones will be told
         )
         hosts = {name_of(core, host): (read.incarnation, read.number) for host, read in answer.hosts.items()}
         self._tell_parts(watcher, rows, {"hosts": hosts, "missing": answer.missing}, now)
