@@ -157,12 +157,10 @@ async def live(folder: Path) -> AsyncIterator[Life]:
         watcher = await network.come("a", "watcher", entity="local-admin", token_file=network.life.token)
         await watcher.subscribe("System/Brokers/#", callback=network.hear, listens=True)
         await network.until(lambda: any(row["brokers"] == len(LINKS) for row in network.rows("a", "load")))
-        await network.come("d", "left")
-        seen = time()
-        for broker in LINKS:
-            await network.until(lambda broker=broker: bool(network.rows(broker, "counters", seen)))
-        network.kill("d")
+        for broker in LINKS:  # reports from before a broker knew of the store and the watcher went nowhere
+            await network.until(lambda broker=broker: bool(network.rows(broker, "counters")))
         await _first_life(network)
+        network.kill("d")
         network.kill("c")
         for name in [name for name, stay in network.life.stays.items() if stay.how == "killed"]:
             await network.clients.pop(name).close()
@@ -174,18 +172,20 @@ async def live(folder: Path) -> AsyncIterator[Life]:
 
 
 async def _first_life(network: Network) -> None:
+    await network.come("d", "left")
     await network.come("c", "early")
     await network.come("c", "alive")
     await _publish(network, "c", "first", DENIED[0])
     await network.go("early")
     seen = time()
-    await network.until(lambda: bool(network.rows("c", "counters", seen)))
+    for broker in ("c", "d"):
+        await network.until(lambda broker=broker: bool(network.rows(broker, "counters", seen)))
 
 
 async def _second_life(network: Network) -> None:
+    await network.until(lambda: any(row["brokers"] == 3 for row in network.rows("c", "load", network.life.back)))
     for number in range(4):
         await network.come("c", f"again-{number}")
-    await network.until(lambda: any(row["brokers"] == 3 for row in network.rows("c", "load", network.life.back)))
     await _publish(network, "c", "second", DENIED[1])
     await network.go("again-0")
     await _tie(network)

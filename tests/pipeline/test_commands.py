@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import socket
@@ -17,13 +18,14 @@ import psutil
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
+from pyspark.sql.datasource import DataSource
 
 import heliograph
 from heliograph.cli import pipeline
 from heliograph.cli.main import command
 from heliograph.errors import UsageError
 from heliograph.pipeline import archive, session
-from heliograph.pipeline.plain import JAVA_GONE, PipelineError, meaning
+from heliograph.pipeline.plain import JAVA_GONE, PipelineError, meaning, plain_errors
 from heliograph.pipeline.tables import LakeTables
 from tests.live.processes import Process
 from tests.pipeline.test_archive import rows
@@ -111,6 +113,22 @@ def test_a_link_from_java_that_broke_leaves_no_stack(capfd: pytest.CaptureFixtur
         assert java.recv(1) == b"", "the server has seen the end"
     server.shutdown()
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.spark
+def test_a_worker_that_is_killed_while_a_source_is_loaded_is_told_in_words(spark: SparkSession) -> None:
+    class Killed(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "killed"
+
+        def schema(self) -> str:
+            os.kill(os.getpid(), signal.SIGKILL)
+            return "x long"
+
+    spark.dataSource.register(Killed)
+    with pytest.raises(PipelineError, match="a Python worker of Spark has ended, perhaps"), plain_errors():
+        spark.read.format("killed").load()
 
 
 @pytest.mark.spark
