@@ -66,6 +66,18 @@ def test_a_full_table_forgets_the_longest_idle_origin_and_says_so() -> None:
     assert [seen.origin for seen in origins] == [2, 3]
 
 
+def test_what_was_counted_stays_counted_when_its_origin_is_forgotten() -> None:
+    origins = Origins(origins_max=2, horizon_ms=1_000, gaps_max=4)
+    told = []
+    for origin in range(1, 6):
+        for sequence in (1, 3, 2, 2):
+            origins.use(origin, now=origin).admit(sequence)
+        origins.rest(origin, now=origin)
+        told.append(origins.counts())
+    assert len(origins) == 2
+    assert told == [(3 * count, count, count) for count in range(1, 6)]
+
+
 def test_a_publisher_of_which_only_every_other_number_comes_here_costs_little_memory() -> None:
     seen = Seen(1, 1_024)
     for sequence in range(0, 10_000, 2):

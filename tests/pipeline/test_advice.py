@@ -23,6 +23,8 @@ def test_advice_is_published_kept_and_shown(
     place = ("--store", "--store-place", str(tmp_path / "kept"), "--store-pattern", "System/#")
     with Process(tmp_path, "--log-format", "json", "--listen", "127.0.0.1:0", "--no-discovery", *place) as broker:
         url = f"heliograph://127.0.0.1:{broker.port}"
+        command()(["network", "advice", "--url", url], standalone_mode=False)
+        assert capsys.readouterr().out == "none\n"
         pipeline._publish_advice(Connection(url=url), [Advice("broker", "b1", "add a broker beside b1", 0.9)])
         command()(["network", "advice", "--url", url, "--json"], standalone_mode=False)
         shown = json.loads(capsys.readouterr().out)

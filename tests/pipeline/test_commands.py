@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -16,13 +18,14 @@ import psutil
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
+from pyspark.sql.datasource import DataSource
 
 import heliograph
 from heliograph.cli import pipeline
 from heliograph.cli.main import command
 from heliograph.errors import UsageError
 from heliograph.pipeline import archive, session
-from heliograph.pipeline.plain import PipelineError, meaning
+from heliograph.pipeline.plain import JAVA_GONE, PipelineError, meaning, plain_errors
 from heliograph.pipeline.tables import LakeTables
 from tests.live.processes import Process
 from tests.pipeline.test_archive import rows
@@ -60,10 +63,90 @@ def test_commands_answer_over_an_archive(
     advice = run("network", "--tables", root)["advice"]
     assert [(each["kind"], each["about"]) for each in advice] == [("broker", "b1")]
     requests = tmp_path / "requests.jsonl"
-    requests.write_text('{"filter":"t","where":"a > 1"}\n{"filter":"t","where":"a > 2"}\n{"filter":"u"}\n')
-    assert run("similarity", str(requests))["similarity"] == 0.6667
+    wanted = ({"filter": "t", "where": "a > 1"}, {"filter": "t", "where": "a > 2"}, {"filter": "u"})
+    requests.write_text("".join(json.dumps({**each, "time": 5}) + "\n" for each in wanted))
+    similarity = run("similarity", str(requests))
+    assert similarity["similarity"] == 0.6667
+    assert similarity["saved_by_caching"][0] == {"lifetime_s": 1, "requests": 3, "saved": 0, "share": 0.0}
+    command()(["pipeline", "similarity", str(requests)], standalone_mode=False)
+    numbers, _, savings = capsys.readouterr().out.partition("\n\nsaved_by_caching\n")
+    assert [line.split()[0] for line in numbers.splitlines()] == [
+        "requests", "unreadable", "never", "wishes", "maximal", "blocks", "similarity", "saved_by_sharing",
+    ]  # fmt: skip
+    assert savings.splitlines()[:2] == ["lifetime_s  requests  saved  share", "1           3         0      0.0"]
     with pytest.raises(PipelineError, match="there is no table nothing"):
         run("sql", "--tables", root, "select * from nothing")
+
+
+def test_a_part_without_rows_says_none(capsys: pytest.CaptureFixture[str]) -> None:
+    pipeline._show_part("advice", [])
+    assert capsys.readouterr().out == "\nadvice\nnone\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("An error occurred while calling o60.load.", JAVA_GONE),
+        ("[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number.", JAVA_GONE),
+        (
+            "An error occurred while calling o60.load.\n: org.apache.spark.SparkException: Python worker exited "
+            "unexpectedly (crashed)\n\tat org.apache.spark.api.python",
+            "a Python worker of Spark has ended, perhaps for lack of memory: run the command again, nothing is lost",
+        ),
+        ("An error occurred while calling o60.load.\n: java.lang.OddException: odd\n\tat x", "odd"),
+        ('[PATH_ALREADY_EXISTS] Path file:/a already exists. Set mode as "overwrite"', "file:/a is there already: "
+         "choose another folder, or remove it"),
+    ],
+)  # fmt: skip
+def test_errors_of_java_and_workers_are_told_in_words(text: str, told: str) -> None:
+    assert meaning(text) == told
+
+
+def test_a_link_from_java_that_broke_leaves_no_stack(capfd: pytest.CaptureFixture[str]) -> None:
+    from pyspark import accumulators
+
+    session.quiet_counters()
+    server = accumulators._start_update_server("token", False)
+    with socket.create_connection(server.server_address) as java:
+        java.sendall(b"token")
+        java.shutdown(socket.SHUT_WR)
+        assert java.recv(1) == b"", "the server has seen the end"
+    server.shutdown()
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.spark
+def test_a_worker_that_is_killed_while_a_source_is_loaded_is_told_in_words(spark: SparkSession) -> None:
+    class Killed(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "killed"
+
+        def schema(self) -> str:
+            os.kill(os.getpid(), signal.SIGKILL)
+            return "x long"
+
+    spark.dataSource.register(Killed)
+    with pytest.raises(PipelineError, match="a Python worker of Spark has ended, perhaps"), plain_errors():
+        spark.read.format("killed").load()
+
+
+@pytest.mark.spark
+@pytest.mark.live
+@pytest.mark.sweep
+@pytest.mark.req("S8")
+def test_java_that_is_killed_is_told_in_one_line(tmp_path: Path) -> None:
+    write_deltalake(str(tmp_path / "events"), pa.table({"offset": [1]}))
+    question = "select count(*) from range(1000000000000) where id % 7 = rand()"
+    words = [sys.executable, "-m", "heliograph.cli", "pipeline", "sql", "--tables", str(tmp_path), question]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        java: list[psutil.Process] = []
+        while not java or java[0].cpu_times().user < 20:  # it works on the question by then
+            java = [each for each in psutil.Process(process.pid).children(recursive=True) if "java" in each.name()]
+            sleep(0.05)
+        java[0].kill()
+        out, told = process.communicate()
+    assert (process.returncode, out, told.splitlines()) == (1, "", ["starting Spark …", f"heliograph: {JAVA_GONE}"])
 
 
 @pytest.mark.live
@@ -133,7 +216,7 @@ def test_a_full_disk_is_told_in_one_line_and_loses_nothing(tmp_path: Path) -> No
         pytest.skip("no file system can be mounted here")
     lines = ended.stderr.splitlines()
     assert lines[:2] == ["starting Spark …", f"heliograph: {meaning('No space left on device')}"], ended.stderr
-    assert lines[2:] == ["starting Spark …", "batch 0: 1,000 events"], ended.stderr
+    assert lines[2:] == ["starting Spark …", "batch 0: events +1,000"], ended.stderr
     assert (ended.returncode, ended.stdout.splitlines()[-1]) == (0, "True"), ended.stdout
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from heliograph.evaluation.topics import _Parties, _record
-from heliograph.pipeline import archive, catalogue, network
+from heliograph.pipeline import archive, catalogue, kinds, network
 from heliograph.pipeline.tables import LakeTables
 from tests.pipeline.test_archive import rows
 
@@ -23,22 +23,39 @@ def load_row(broker: str, cpu: int, **more: Any) -> dict[str, Any]:
     return {"broker": broker, "cpu_permille": cpu, "dropped": 0, **more}
 
 
+def way(entered: str, broker: str, brokers: int, **more: Any) -> dict[str, Any]:
+    return {"entered": entered, "broker": broker, "brokers": brokers, "mean_ms": 1.0, "parcels_per_s": 1.0, **more}
+
+
 def test_a_busy_broker_uneven_load_and_long_ways_are_told() -> None:
     found = {
         "load": [load_row("b1", 900), load_row("b2", 50)],
         "concentration": [
             {"broker": "b1", "connections": 90, "share_of_connections": 0.9},
             {"broker": "b2", "connections": 10, "share_of_connections": 0.1},
+            *({"broker": name, "connections": 0, "share_of_connections": 0.0} for name in ("b3", "b4", "b5", "b9")),
         ],
+        "links": [{"broker": "b1", "other": "b4"}],
         "ways": [
-            {"entered": "b2", "broker": "b9", "brokers": 5, "samples": 40},
-            {"entered": "b2", "broker": "b1", "brokers": 2, "samples": 400},
+            way("b2", "b9", 5, samples=40, share_of_delay=0.3, mean_ms=10.0, parcels_per_s=4.0),
+            way("b9", "b2", 3, samples=4, share_of_delay=0.1, mean_ms=3.0, parcels_per_s=4.0),
+            way("b2", "b1", 2, samples=400, share_of_delay=0.4),
+            way("b3", "b1", 3, samples=2, share_of_delay=0.1),
+            way("b4", "b1", 3, samples=400, share_of_delay=0.2),
+            way("b5", "b1", 3, samples=400, share_of_delay=0.1),
+            way("gone", "b1", 3, samples=400, share_of_delay=0.2),
         ],
     }
     advice = network.advise(found)
     assert {(each.kind, each.about) for each in advice} == {
         ("broker", "b1"), ("weights", "load"), ("link", "b2 b9"),
     }  # fmt: skip
+    link = next(each for each in advice if each.kind == "link")
+    assert link.value == round(0.3 * 3 / 5 + 0.1 / 3, 4)
+    assert link.text == (
+        "link b2 and b9: 8 parcels a second between them pass 5 brokers; a direct link would save about 3.5 ms for "
+        "each, 21% of all delay between brokers"
+    )
     assert advice[0].value == max(each.value for each in advice)
     assert advice[0].row(5)["time_us"] == 5
 
@@ -98,3 +115,12 @@ def test_figures_and_catalogue_come_from_the_archive(spark: SparkSession, tmp_pa
     assert "plant/hall-3/temperature" in created["attributes"]
     assert [tuple(row) for row in spark.sql("select owner, topics from owners").collect()] == [("entity", 1)]
     assert [(row["cluster"], row["connections"]) for row in found["clusters"]] == [("", 4)]
+
+
+@pytest.mark.spark
+def test_an_archive_of_an_older_version_has_the_views_of_today(spark: SparkSession, tmp_path: Path) -> None:
+    tables = LakeTables(str(tmp_path))
+    for name, lacked in (("brokers", ("incarnation", "interval_s")), ("links", ("incarnation",))):
+        tables.add(name, kinds.empty(spark, name).drop(*lacked), ("date",), "q", 0)
+    assert {"sessions", "incarnations", "broker_links", "counter_increases"} <= set(catalogue.register(spark, tables))
+    assert spark.sql("select * from sessions").collect() == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from heliograph.matching.conditions import covers
@@ -108,3 +109,10 @@ def test_what_caching_would_have_saved(spark: SparkSession) -> None:
     rows += [("t", "sql", "a > 1 AND a > 0", 1000.0), ("t", "predicates", "a >", 7.0)]  # the same wish; none at all
     found = analysis.savings(spark.createDataFrame(rows, SCHEMA + ", time double"), (10, 100)).collect()
     assert [(row["lifetime_s"], row["saved"]) for row in found] == [(10, 3), (100, 4)]
+
+
+def test_an_answer_as_old_as_its_lifetime_serves_nobody() -> None:
+    assert analysis._fetches(np.array([0.0, 10.0, 19.9, 20.0]), 10) == 3
+    assert analysis._fetches(np.array([1e18, 1e18 + 128]), 1e-3) == 2, (
+        "it ends though such numbers cannot be told apart"
+    )

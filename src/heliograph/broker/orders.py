@@ -279,6 +279,7 @@ class Orders:
         links = [link for link in self._links.by_id.values() if not link.is_pipe]
         own = sum(len(link.subscriptions) for link in self._links.by_id.values() if link.is_pipe)
         origins = self._sessions.origins
+        counts = origins.counts()
         time = self._time()
         return {
             "broker": self._config.name,
@@ -287,9 +288,9 @@ class Orders:
             "links": len(links),
             "sessions": sum(1 for link in links if link.state == READY),
             "subscriptions": self._subscriptions.count - own,  # of clients
-            "publications": sum(seen.accepted for seen in origins),
-            "duplicates": sum(seen.duplicates for seen in origins),
-            "late": sum(seen.late for seen in origins),
+            "publications": counts.accepted,
+            "duplicates": counts.duplicates,
+            "late": counts.late,
             "origins": len(origins),
             "origins_forgotten": origins.forgotten,
             "denied": self._publications.denied,

@@ -261,7 +261,7 @@ def advice(there: Connection, as_json: AsJson = False) -> None:
                     continue  # another party's publication
 
     run_work(work())
-    show(found[-ADVICE_SHOWN_MAX:], as_json)
+    show(found[-ADVICE_SHOWN_MAX:] or ([] if as_json else "none"), as_json)
 
 
 def _topology(count: int | None, clusters: int, file: Path | None) -> NetworkTopology:

@@ -20,6 +20,7 @@ from heliograph.cli.shape import FAILED, INTERRUPTED, examples, fail, group, say
 from heliograph.cli.tables import show
 from heliograph.errors import UsageError
 
+ROWS_SHOWN_MAX = 1_000
 AsJson = Annotated[bool, typer.Option("--json", help="JSON, and nothing else.")]
 Folder = Annotated[
     str, typer.Option("--tables", envvar="HELIOGRAPH_TABLES", metavar="FOLDER", help="Where the tables are.")
@@ -38,7 +39,7 @@ app = group("Archive and analyse what flowed, on Spark.")
 def spark_for(master: str, remote: str) -> Iterator[Any]:
     """A session for one command. Errors are one line; Ctrl-C ends it cleanly."""
     from heliograph.pipeline.plain import plain_errors
-    from heliograph.pipeline.session import quiet_logs, session, stop
+    from heliograph.pipeline.session import quiet_counters, quiet_logs, session, stop
 
     if master and remote:
         raise UsageError("give --master or --remote, not both")
@@ -46,7 +47,9 @@ def spark_for(master: str, remote: str) -> Iterator[Any]:
         with plain_errors():
             say("starting Spark …")
             quiet_logs()
-            yield session(master, remote, gives_way=not master)
+            spark = session(master, remote, gives_way=not master)
+            quiet_counters()
+            yield spark
     except KeyboardInterrupt:
         fail("stopped; what is archived is kept", INTERRUPTED)
     finally:
@@ -164,14 +167,36 @@ def _catalogue(tables: Folder, master: Master = "", remote: Remote = "", as_json
 def _sql(
     query: Annotated[str, typer.Argument(metavar="QUERY", help="One statement.")],
     tables: Folder,
+    limit: Annotated[
+        int | None, typer.Option("--limit", help=f"The most rows that are shown. Default: {ROWS_SHOWN_MAX}.", min=1)
+    ] = None,
+    as_csv: Annotated[bool, typer.Option("--csv", help="All rows as CSV, and nothing else.")] = False,
+    parquet: Annotated[str, typer.Option("--parquet", metavar="FOLDER", help="Write all rows there.")] = "",
     master: Master = "",
     remote: Remote = "",
-    as_json: AsJson = False,
+    as_json: Annotated[bool, typer.Option("--json", help="All rows as JSON, and nothing else.")] = False,
 ) -> None:
-    from heliograph.pipeline import jobs
+    from heliograph.pipeline import answers, jobs
+    from heliograph.pipeline.tables import absolute
 
+    if as_csv + as_json + bool(parquet) + (limit is not None) > 1:
+        raise UsageError("give one of --limit, --json, --csv and --parquet: the last three are always all rows")
     with spark_for(master, remote) as spark:
-        show(jobs.ask(spark, tables, query), as_json)
+        found = jobs.ask(spark, tables, query)
+        if parquet:
+            found.write.parquet(absolute(parquet))
+            say(f"wrote {parquet}")
+        elif as_json or as_csv:
+            for line in (answers.json_lines if as_json else answers.csv_lines)(found):
+                print(line)
+        else:
+            most = limit or ROWS_SHOWN_MAX
+            rows, is_cut = answers.some_rows(found, most)
+            show(rows, False, found.columns)
+            if is_cut:
+                say(
+                    f"there are more than these {most:,} rows: --limit shows more, --json, --csv and --parquet give all"
+                )
 
 
 def _match(
@@ -266,7 +291,14 @@ def _similarity(
     from heliograph.pipeline import jobs
 
     with spark_for(master, remote) as spark:
-        show(jobs.similarity(spark, file), as_json)
+        found = jobs.similarity(spark, file)
+    if as_json:
+        show(found, True)
+        return
+    savings = found.pop("saved_by_caching", None)
+    show(found, False)
+    if savings is not None:
+        _show_part("saved_by_caching", savings)
 
 
 def _network(
@@ -289,11 +321,14 @@ def _network(
     if as_json:
         show({"figures": found["figures"], "advice": advice}, True)
         return
-    for name, rows in found["figures"].items():
-        print(f"\n{name}")
-        show(rows, False)
-    print("\nadvice")
-    show(advice, False)
+    for name, rows in {**found["figures"], "advice": advice}.items():
+        _show_part(name, rows)
+
+
+def _show_part(name: str, rows: list[dict[str, Any]]) -> None:
+    """A table with its name above it."""
+    print(f"\n{name}")
+    show(rows or "none", False)
 
 
 def _publish_advice(there: c.Connection, advice: list[Any]) -> None:

@@ -56,7 +56,7 @@ def start(
     def write(batch: DataFrame, number: int) -> None:
         counts = add(batch, tables, query_id(place), number)
         if say is not None and counts:
-            say(f"batch {number}: " + ", ".join(f"{count:,} {name}" for name, count in counts.items()))
+            say(f"batch {number}: " + ", ".join(f"{name} +{count:,}" for name, count in counts.items()))
 
     writing = stream.writeStream.foreachBatch(write).option("checkpointLocation", place)
     if once:

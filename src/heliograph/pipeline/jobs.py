@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from heliograph.errors import UsageError
 from heliograph.pipeline import archive, catalogue, evaluation, history, network, requests
+from heliograph.pipeline.answers import all_rows
 from heliograph.pipeline.tables import LakeTables, absolute
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-ROWS_SHOWN_MAX = 1_000
 PUBLISHED_MAX = 1_000_000
 WAIT_S = 1
 
@@ -59,10 +59,10 @@ def list_views(spark: SparkSession, root: str) -> list[dict[str, Any]]:
     return [{"name": name, "columns": ", ".join(spark.table(name).columns)} for name in names]
 
 
-def ask(spark: SparkSession, root: str, query: str) -> list[dict[str, Any]]:
-    """An SQL query over the tables and views."""
+def ask(spark: SparkSession, root: str, query: str) -> DataFrame:
+    """An SQL query over the tables and views. answers.py makes plain rows of it."""
     catalogue.register(spark, LakeTables(root))
-    return _rows(spark.sql(query))
+    return spark.sql(query)
 
 
 def match(
@@ -92,13 +92,13 @@ def similarity(spark: SparkSession, path: str) -> dict[str, Any]:
     table = read_requests(spark, path)
     figures = requests.study(table).figures()
     if "time" in table.columns:
-        figures["saved_by_caching"] = _rows(requests.savings(table))
+        figures["saved_by_caching"] = all_rows(requests.savings(table))
     return figures
 
 
 def network_figures(spark: SparkSession, root: str) -> dict[str, Any]:
     """Delay, load and other figures, and the resulting advice."""
-    found = {name: _rows(table) for name, table in network.figures(spark, LakeTables(root)).items()}
+    found = {name: all_rows(table) for name, table in network.figures(spark, LakeTables(root)).items()}
     if not found:
         raise UsageError(f"{root} has no tables yet: run `heliograph pipeline archive` first")
     return {"figures": found, "advice": network.advise(found)}
@@ -106,7 +106,7 @@ def network_figures(spark: SparkSession, root: str) -> dict[str, Any]:
 
 def evaluate(spark: SparkSession, folder: str) -> dict[str, Any]:
     """Tables and figures of measurements, written to the same folder."""
-    table = _rows(evaluation.summary(evaluation.measurements(spark, folder)))
+    table = all_rows(evaluation.summary(evaluation.measurements(spark, folder)))
     figures = [str(path) for path in evaluation.draw(table, Path(folder))]
     with (Path(folder) / "summary.csv").open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, list(table[0]))
@@ -139,18 +139,3 @@ def _names(tables: LakeTables) -> list[str]:
     if not names:
         raise UsageError(f"{tables.root} has no tables yet: run `heliograph pipeline archive` first")
     return names
-
-
-def _rows(table: DataFrame) -> list[dict[str, Any]]:
-    return [
-        {name: _plain(value) for name, value in row.asDict().items()} for row in table.limit(ROWS_SHOWN_MAX).collect()
-    ]
-
-
-def _plain(value: Any) -> Any:
-    """A value that JSON can represent."""
-    if isinstance(value, bytes | bytearray):
-        return bytes(value).decode(errors="backslashreplace")
-    if isinstance(value, list):
-        return [_plain(each) for each in value]
-    return value if value is None or isinstance(value, str | int | float | bool) else str(value)

@@ -21,13 +21,20 @@ from heliograph.pipeline.broker_messages import as_json as broker_as_json
 from heliograph.pipeline.topic_messages import as_json
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 # The columns of every table, which identify the publication.
 KEYS = ("store", "partition", "offset", "stored")
 EVENT = "events"
+# Topics of Heliograph itself; those of all others are the users' own.
+SYSTEM = "'^(System|Services|Entity)(/|$)'"
 QUARANTINE = "quarantine"
 PAYLOAD_BYTES_MAX = 8 << 20  # in a table; larger ones become files
+# What every kind reads from.
+ROW_SCHEMA = (
+    "store string, partition int, offset long, stored timestamp, topic string, value binary, timestamp timestamp, "
+    "headers string, origin string, sequence long, synchronised boolean, length long, value_file string, kind string"
+)
 _BROKER = "get(split(topic, '/'), 2) as broker"
 _ABOUT = "get(split(topic, '/'), 3) as about"
 _TIME = "timestamp_micros(body.time_us) as time"
@@ -70,6 +77,12 @@ class TableKind:
     def table(self, rows: DataFrame) -> DataFrame:
         """Valid rows in the table's columns, including those that it is partitioned by."""
         return dated(rows.where("reason is null").selectExpr(*KEYS, *self.columns), self.by)
+
+
+def empty(spark: SparkSession, name: str) -> DataFrame:
+    """A table of this kind without rows, with the columns that it has today."""
+    (kind,) = (each for each in KINDS if each.name == name)
+    return kind.table(kind.rows(spark.createDataFrame([], ROW_SCHEMA)))
 
 
 def dated(rows: DataFrame, by: tuple[str, ...]) -> DataFrame:
@@ -120,7 +133,7 @@ def _about(*words: str) -> str:
 
 _EVENTS = TableKind(
     EVENT,
-    "not (topic rlike '^(System|Services|Entity)(/|$)')",
+    f"not (topic rlike {SYSTEM})",
     "",
     ("topic", "value", "value_file", "length", "timestamp", "headers", "origin", "sequence", "synchronised"),
     ("date", "hour"),
@@ -143,6 +156,7 @@ _GAUGES = (
     "neighbours",
     "cpu_permille",
     "incarnation",
+    "interval_s",
 )
 
 KINDS: tuple[TableKind, ...] = (
@@ -177,7 +191,7 @@ KINDS: tuple[TableKind, ...] = (
         "links",
         _about("links", "joins"),
         "note string, time_us bigint, link bigint, entity string, name string, broker string, brokers array<string>, "
-        "cluster string, reason string",
+        "cluster string, reason string, incarnation bigint",
         (
             _BROKER,
             _TIME,
@@ -187,6 +201,7 @@ KINDS: tuple[TableKind, ...] = (
             "body.brokers as others",
             *(f"body.{name} as {name}" for name in ("link", "entity", "name", "cluster")),
             "body.reason as reason_word",
+            "body.incarnation as incarnation",
         ),
     ),
     TableKind(

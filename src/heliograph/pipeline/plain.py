@@ -15,11 +15,13 @@ from contextlib import contextmanager
 from heliograph.errors import HeliographError
 
 LINE_MAX = 300
+_CALL = re.compile(r"^An error occurred while calling \S+\n: (?:[\w.$]+: )?")  # of Java, by Python; then what is wrong
 JAVA_GONE = "Java, which runs Spark, has ended, perhaps for lack of memory: run the command again, nothing is lost"
 
 # Texts that occur in errors, and what to say instead.
 _MEANINGS: tuple[tuple[str, str], ...] = (
     (r"No space left on device", "no space left on device: make room, then run the command again; nothing is lost"),
+    (r"PATH_ALREADY_EXISTS.*?Path (\S+) already exists", "{0} is there already: choose another folder, or remove it"),
     (r"PATH_NOT_FOUND.*?(?:Path does not exist: )(\S+)", "{0} is not there: run `heliograph pipeline archive` first"),
     (r"No module named '?(pyarrow|heliograph\w*|pyspark_heliograph)'?", "a Spark worker runs a Python without {0}: "
      "install heliograph[spark] there, or set PYSPARK_PYTHON to a Python that has it"),
@@ -27,12 +29,14 @@ _MEANINGS: tuple[tuple[str, str], ...] = (
      "Python than this process: set PYSPARK_PYTHON to the same Python on all machines"),
     (r"Python worker failed to connect back", "a Python worker did not start within 10 s: run the command "
      "again, nothing is lost, if this machine is busy; else PYSPARK_PYTHON names a Python that does not start"),
+    (r"Python worker exited unexpectedly|Python worker process terminated", "a Python worker of Spark has ended, "
+     "perhaps for lack of memory: run the command again, nothing is lost"),
     (r"ConcurrentQuery|CONCURRENT_STREAM_LOG_UPDATE|Another streaming query|multiple streaming queries",
      "another process works with the same checkpoint: stop it, or give this one a checkpoint of its own"),
     (r"TABLE_OR_VIEW_NOT_FOUND.*?`(\S+?)`", "there is no table {0}: ask 'show tables'"),
     (r"heliograph\.(?:\w+\.)*\w+Error: (.+)", "{0}"),
     (r"Answer from Java side is empty|Error while sending or receiving", JAVA_GONE),
-    (r"^An error occurred while calling \S+$", JAVA_GONE),
+    (r"^An error occurred while calling \S+$|JAVA_GATEWAY_EXITED", JAVA_GONE),
     (r"PARSE_SYNTAX_ERROR\S*\s*(.+)", "the SQL is not understood: {0}"),
     (r"Connection refused.*?sc://|UNAVAILABLE", "the Spark Connect server does not answer: check --remote"),
     (r"All masters are unresponsive|Failed to connect to master", "the Spark master does not answer: check --master"),
@@ -64,7 +68,7 @@ def meaning(text: str) -> str:
         found = re.search(pattern, text)
         if found is not None:
             return told.format(*found.groups())[:LINE_MAX]
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line.strip() for line in _CALL.sub("", text).splitlines() if line.strip()]
     return (lines[0] if lines else "Spark failed without a word")[:LINE_MAX]
 
 

@@ -64,7 +64,7 @@ class RequestStudy:
     maximal_wishes: int
     blocks: int
     similarity: float
-    how: str  # "broadcast" or "joined"
+    how: str  # "broadcast" or "joined": how wide wishes met those of other signatures
     met: DataFrame  # every wish with its part of a block
     links: DataFrame  # between parts of blocks
 
@@ -88,7 +88,6 @@ class RequestStudy:
             "blocks": self.blocks,
             "similarity": round(self.similarity, 4),
             "saved_by_sharing": round(shared, 4),
-            "how": self.how,
         }
 
 
@@ -134,8 +133,8 @@ def study(requests: DataFrame, broadcast_max: int = BROADCAST_MAX) -> RequestStu
 def savings(requests: DataFrame, lifetimes_s: tuple[int, ...] = LIFETIMES_S) -> DataFrame:
     """For each lifetime of a cached answer: how many of the requests it would have answered.
 
-    ``requests`` has ``time``. An answer to a request serves equal requests until it reaches the lifetime; the next
-    request fetches a new one.
+    ``requests`` has ``time``. An answer to a request serves equal requests until it reaches the lifetime; a request at
+    that moment, or the next one, fetches a new one. Brokers count the age of shared answers in the same way.
     """
     from pyspark.sql import functions as f
 
@@ -415,5 +414,5 @@ def _fetches(times: Any, lifetime: float) -> int:
     count, place = 0, 0
     while place < len(times):
         count += 1
-        place = int(np.searchsorted(times, times[place] + lifetime, side="right"))
+        place = max(place + 1, int(np.searchsorted(times, times[place] + lifetime, side="left")))
     return count

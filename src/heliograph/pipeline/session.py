@@ -163,6 +163,18 @@ def quiet_logs() -> None:
         logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
+def quiet_counters() -> None:
+    """For a command, once PySpark is there: nothing about links from Java that broke because Java has ended."""
+    from pyspark.accumulators import AccumulatorTCPServer, AccumulatorUnixServer
+
+    for server in (AccumulatorTCPServer, AccumulatorUnixServer):
+        setattr(server, "handle_error", _without_stack)  # noqa: B010 of a method
+
+
+def _without_stack(*_: object) -> None:
+    """The next call of Java says it, in one line (plain.py)."""
+
+
 def _not_by_py4j(record: logging.LogRecord) -> bool:
     return GATEWAY not in Path(record.pathname).parts
 

@@ -1,7 +1,7 @@
 """Tables: folders of Parquet files with a Delta Lake log, a standard format that any tool reads.
 
 In:    DataFrames to add, each under the number of a batch.
-Out:   LakeTables: add, read as of now, compact, vacuum, SQL names.
+Out:   LakeTables: add, read as of now, compact, vacuum.
 State: on disk only; the log of each table lists its content.
 Not here: which rows go where (kinds.py, archive.py).
 
@@ -186,13 +186,6 @@ class LakeTables:
         for column in by:  # computed from the files' content, which delta-rs may have rewritten
             rows = rows.withColumn(column, utc_date() if column == "date" else utc_hour())
         return rows
-
-    def register(self, spark: SparkSession) -> list[str]:
-        """Register every table in SQL."""
-        names = self.names()
-        for name in names:
-            self.read(spark, name).createOrReplaceTempView(name)
-        return names
 
     # -- maintenance --------------------------------------------------------------------------------------------------
 

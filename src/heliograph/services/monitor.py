@@ -6,8 +6,9 @@ Out:   publications under ``System/Brokers/NAME/``: ``load``, ``counters``, ``li
 State: the number of the last row that it published.
 Not here: what is observed (broker/observations.py), keeping it (stores), making tables from it (pipeline/).
 
-Every payload is one JSON object with ``time_us``, the network time of the observation. Counters only grow: readers
-compute rates from their differences.
+Every payload is one JSON object with ``time_us``, the network time of the observation, and ``incarnation``, which is
+another one after each restart of the broker: then counters and the numbers of links begin again. Within an incarnation
+counters only grow, and readers compute rates from their differences.
 """
 
 from __future__ import annotations
@@ -69,6 +70,7 @@ class Monitor:
     def __init__(self, config: MonitorConfig, broker: str, *, seed: Seed, incarnation: int) -> None:
         self._config = config
         self._broker = broker
+        self._incarnation = incarnation
         self._secret = secret_of(seed, f"{incarnation}/{broker}/monitor")
         self._outbox = Outbox()
         self._timers = Timers()
@@ -107,8 +109,8 @@ class Monitor:
 
     def _tell_load(self, usage: Any, now: Instant) -> None:
         if isinstance(usage, dict):
-            row = {name: usage.get(name) for name in LOAD} | {"brokers": usage.get("brokers")}
-            self._publish("load", _time_us(usage), row | {"network": usage.get("network")})
+            row = {name: usage.get(name) for name in (*LOAD, "brokers", "network")}
+            self._publish("load", _time_us(usage), row | {"interval_s": self._config.interval_s})
 
     def _tell_counters(self, overview: Any, now: Instant) -> None:
         if isinstance(overview, dict):
@@ -131,7 +133,8 @@ class Monitor:
     def _publish(self, about: str, time_us: int | None, row: dict[str, Any]) -> None:
         if self._session is not None:
             self._published += 1
-            self._session.publish(topic_of(self._broker, about), _encode({"time_us": time_us, **row}))
+            told = {"time_us": time_us, **row, "incarnation": self._incarnation}
+            self._session.publish(topic_of(self._broker, about), _encode(told))
 
     # -- the rest of the contract -----------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from heliograph.machine import Instant
 
@@ -119,10 +120,22 @@ class Seen:
         return True
 
 
+class Counts(NamedTuple):
+    """What became of publications."""
+
+    accepted: int
+    duplicates: int
+    late: int
+
+    def with_those_of(self, seen: Seen) -> Counts:
+        """The sum."""
+        return Counts(self.accepted + seen.accepted, self.duplicates + seen.duplicates, self.late + seen.late)
+
+
 class Origins:
     """The origins that a broker remembers: those with a link, and others for some time (the horizon) afterwards."""
 
-    __slots__ = ("_gaps_max", "_horizon_ns", "_idle", "_known", "_max", "forgotten")
+    __slots__ = ("_gaps_max", "_horizon_ns", "_idle", "_known", "_max", "_past", "forgotten")
 
     def __init__(self, origins_max: int, horizon_ms: int, gaps_max: int) -> None:
         self._max = origins_max
@@ -130,6 +143,7 @@ class Origins:
         self._gaps_max = gaps_max
         self._known: dict[int, Seen] = {}
         self._idle: dict[int, Instant] = {}  # origin -> since when, oldest first
+        self._past = Counts(0, 0, 0)  # of those that are forgotten
         self.forgotten = 0  # forgotten before their horizon, because the table was full
 
     def use(self, origin: int, now: Instant) -> Seen:
@@ -179,7 +193,14 @@ class Origins:
 
     def _forget(self, origin: int) -> None:
         del self._idle[origin]
-        del self._known[origin]
+        self._past = self._past.with_those_of(self._known.pop(origin))
+
+    def counts(self) -> Counts:
+        """Of all origins since the start, those that are forgotten included: they never become less."""
+        counts = self._past
+        for seen in self:
+            counts = counts.with_those_of(seen)
+        return counts
 
     def __len__(self) -> int:
         return len(self._known)

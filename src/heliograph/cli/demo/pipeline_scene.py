@@ -53,6 +53,7 @@ async def _capture(url: str) -> None:
 
 def _analyse(url: str, folder: Path, report: Report) -> None:
     from heliograph.pipeline import evaluation, jobs
+    from heliograph.pipeline.answers import all_rows
     from heliograph.pipeline.session import session, stop
 
     began = monotonic()
@@ -62,7 +63,7 @@ def _analyse(url: str, folder: Path, report: Report) -> None:
         options = {"url": url, "subscribe": f"{TOPIC}/#", "startingOffsets": "earliest"}
         kept = jobs.keep(spark, tables, options, follow=False, seconds=1, say=lambda text: None)["tables"]
         print(f"   archived as a Delta table: {kept['events']:,} rows", flush=True)
-        rows = jobs.ask(spark, tables, "select topic, events from topics order by topic")
+        rows = all_rows(jobs.ask(spark, tables, "select topic, events from topics order by topic"))
         print("   topics: " + ", ".join(f"{row['topic']} {row['events']:,}" for row in rows), flush=True)
         matched = jobs.match(spark, tables, WANTED, "", "", "")["subscriptions"]
         told = ", ".join(f"{row['subscription']}: {row['events']:,}" for row in matched)
