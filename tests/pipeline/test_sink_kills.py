@@ -119,9 +119,10 @@ def victims(victim: str, process: int) -> list[int]:
 
 def _below(process: int) -> list[psutil.Process]:
     try:
-        return psutil.Process(process).children(recursive=True)
+        found: list[psutil.Process] = psutil.Process(process).children(recursive=True)
     except psutil.NoSuchProcess:
         return []
+    return found
 
 
 def play(folder: Path, seed: int, killed: dict[str, int]) -> list[int]:
