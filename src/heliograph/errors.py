@@ -146,6 +146,7 @@ class Reason(IntEnum):
     CHANNEL_UNKNOWN = 565
     BATCH_INCOMPLETE = 566
     STORE_RESET = 567
+    BATCH_FOREIGN = 568
 
     # 62x-64x: topics and rights.
     TOPIC_UNKNOWN = 620

@@ -237,6 +237,71 @@ async def test_a_batch_becomes_visible_by_one_commit_and_only_once(face: Face, t
         assert found == [*first, *(f"2.0.{row}" for row in range(300))]
 
 
+@on_the_loop
+async def test_publications_of_a_part_may_differ_in_topic_and_headers(tmp_path: Path) -> None:
+    async with a_broker(services=[a_store(tmp_path)]) as broker, heliograph.connect(broker.address) as client:
+        batch = client.batch("store", "job", 1)
+        rows = [(f"t/{n % 3}", b"%d" % n, {"n": n, "text": "ä"} if n % 2 else None) for n in range(3_000)]
+        assert await batch.stage("p", rows, headers={"all": 1}) == 3_000
+        await batch.commit([("p", 3_000)])
+        async with client.replay("t/#") as replay:
+            found = [publication async for publication in replay]
+        assert [(one.topic, one.payload) for one in found] == [(topic, payload) for topic, payload, _ in rows]
+        assert [one.headers for one in found] == [{"all": 1, **(own or {})} for _, _, own in rows]
+        for wrong in ({"$t": 1}, {"x": object()}, "text"):
+            with pytest.raises(UsageError, match="header"):
+                await batch.stage("p", [("t", b"", None), ("t", b"", wrong)])  # type: ignore[list-item]
+
+
+@on_the_loop
+@pytest.mark.req("O6")
+async def test_without_credentials_a_publisher_of_batches_belongs_to_whoever_has_its_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = b"a secret of two machines"
+    async with a_broker(services=[a_store(tmp_path)]) as broker, heliograph.connect(broker.address) as client:
+
+        async def publish(name: str, number: int, **options: Any) -> None:
+            batch = client.batch("store", name, number, **options)
+            await batch.commit([("p", await batch.stage("p", [("a", b"%d" % number)]))])
+
+        await publish("mine", 1)
+        await publish("ours", 2, secret=shared)
+        monkeypatch.setenv("HELIOGRAPH_STATE_DIR", str(tmp_path / "another user"))
+        with pytest.raises(RefusedError, match="secretFile") as caught:
+            await publish("mine", 3)
+        assert caught.value.reason is Reason.NAME_FOREIGN
+        await publish("ours", 4, secret=shared)
+        (tmp_path / "a file").touch()
+        monkeypatch.setenv("HELIOGRAPH_STATE_DIR", str(tmp_path / "a file"))  # where no secret can be kept
+        await publish("for-one-batch", 5, once=True)
+        async with client.replay("a") as replay:
+            assert [publication.payload async for publication in replay] == [b"1", b"2", b"4", b"5"]
+
+
+@on_the_loop
+async def test_a_batch_is_staged_once_its_store_is_back(tmp_path: Path) -> None:
+    service = a_store(tmp_path / "b", "orders", advertise_ms=100)
+    async with (
+        a_network({"a": [], "b": ["a"]}, services={"b": [service]}) as brokers,
+        heliograph.connect(brokers["a"].address, request_timeout=30) as client,
+        heliograph.connect(brokers["a"].address, request_timeout=0.3) as hasty,
+    ):
+        await client.publish("a", b"0", reliable=True)
+        await brokers["b"].stop()
+        with pytest.raises(NotConnectedError) as failed:
+            await hasty.batch("orders", "job", 1).stage("p", [("a", b"1")])
+        assert failed.value.reason is Reason.TIME_OUT
+        with pytest.raises(RefusedError, match="there is no store 'bills'"):
+            await client.batch("bills", "job", 1).stage("p", [("a", b"1")])
+        batch = client.batch("orders", "job", 1)
+        staging = asyncio.ensure_future(batch.stage("p", [("a", b"1")]))
+        await brokers["b"].start()
+        await batch.commit([("p", await staging)])
+        async with client.replay("a") as replay:
+            assert [publication.payload async for publication in replay] == [b"0", b"1"]
+
+
 async def _made(batch: Any) -> Any:
     """The blocking face gives it in a thread."""
     return InThreads(await batch) if inspect.isawaitable(batch) else batch

@@ -55,7 +55,7 @@ def test_everything_is_stored_once_and_in_order_whatever_is_lost(steps: list[tup
         data = writer.linked_frames(b"a", b"", payloads, first, chain.last, QualityLink(STORE), 0)
         assigned += count
         mine += range(first, assigned + 1)
-        chain.add(ChainRun("a", first, assigned, data))
+        chain.add(ChainRun(frozenset("a"), first, assigned, data))
         if fate != "lost":
             store.offer(data)
         if fate == "answered":
@@ -78,7 +78,7 @@ def test_a_store_that_has_less_than_it_acknowledged_gets_what_is_left_linked_to_
     chain, writer = OutgoingChain(), Writer(7)
     for first in (1, 4, 7):
         data = writer.linked_frames(b"a", b"", [b"x"] * 3, first, chain.last, QualityLink(STORE), 0)
-        chain.add(ChainRun("a", first, first + 2, data))
+        chain.add(ChainRun(frozenset("a"), first, first + 2, data))
     chain.acknowledge(6)
     chain.follow(have)
     store = SimpleStore()
@@ -94,7 +94,7 @@ def test_a_denied_topic_leaves_a_chain_that_the_store_takes(runs: list[tuple[str
     for topic, count in runs:
         payloads = [b"x"] * count
         data = writer.linked_frames(topic.encode(), b"", payloads, assigned + 1, chain.last, QualityLink(STORE), 0)
-        chain.add(ChainRun(topic, assigned + 1, assigned + count, data))
+        chain.add(ChainRun(frozenset([topic]), assigned + 1, assigned + count, data))
         if topic == "b":
             kept += range(assigned + 1, assigned + count + 1)
         assigned += count
@@ -110,7 +110,7 @@ def test_a_new_life_of_a_publisher_links_to_what_the_store_has() -> None:
     chain, writer = OutgoingChain(), Writer(7)
     chain.follow(41)
     data = writer.linked_frames(b"a", b"", [b"x", b"y"], 100, chain.last, QualityLink(STORE), 0)
-    chain.add(ChainRun("a", 100, 101, data))
+    chain.add(ChainRun(frozenset("a"), 100, 101, data))
     assert msgspec.json.decode(Frame(data).headers)["$q"] == [STORE, 41]
     chain.follow(43)  # something of the old life came late
     (repeat,) = chain.repeats(101, 1 << 20)

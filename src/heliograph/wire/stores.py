@@ -229,6 +229,9 @@ class CommitBatch(Body, frozen=True, tag="commit", tag_field="do"):
     publisher: Name
     batch: Count
     parts: Annotated[list[tuple[Name, Count]], msgspec.Meta(max_length=PARTS_MAX)]
+    query: Annotated[str, msgspec.Meta(max_length=NAME_LENGTH_MAX)] = ""  # what counts the batches, if it has an id
+    once: bool = False  # the publisher's name is used for this batch only: the store need not remember it
+    proof: Proof = ""  # of a client without credentials: that the publisher's name is its own
 
 
 RequestToStore = (
