@@ -27,6 +27,7 @@ from tests.independent.resource_runs import with_resources
 from tests.independent.runs import WithFaults, on_random_topology, on_two_triangles, with_faults
 from tests.independent.slow_runs import with_slow_subscribers
 from tests.independent.store_runs import with_stores
+from tests.independent.watch_runs import with_watches
 
 COLUMNS = ("sent", "expected", "lost", "twice", "shared", "extra", "misordered")
 
@@ -106,6 +107,7 @@ def main() -> int:
     parser.add_argument("--archive", type=span, default=range(0), help="seeds of archives that are killed")
     parser.add_argument("--absent", type=span, default=range(0), help="seeds of stores that are away for seconds")
     parser.add_argument("--slow", type=span, default=range(0), help="seeds of subscribers that read slowly")
+    parser.add_argument("--watches", type=span, default=range(0), help="seeds of watches while a broker restarts")
     parser.add_argument("--resources", type=span, default=range(0), help="seeds of networks with resources")
     parser.add_argument("--details", type=int, default=0, help="print so many details of what was wrong, per run")
     chosen = parser.parse_args()
@@ -132,6 +134,7 @@ def main() -> int:
     further: list[tuple[str, Callable[[int, Path], Counted], range]] = [
         ("absent", with_absences, chosen.absent),
         ("slow", with_slow_subscribers, chosen.slow),
+        ("watches", with_watches, chosen.watches),
         ("resources", with_resources, chosen.resources),
     ]
     for name, judged, seeds in further:

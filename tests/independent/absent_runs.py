@@ -54,12 +54,18 @@ async def _play(seed: int, nodes: Processes, brokers: list[str], draw: Random) -
     await nodes.ready()
     timeout = draw.choice(TIMEOUTS_S)
     planned = _planned(seed, brokers, draw)
-    until = time.monotonic() + 2.0 + sum(each["seconds"] + each["pause"] for each in planned) + AFTER_S
+    until = nodes.folder / "until"
     programs = []
     for waits in (True, False):
         count = draw.randint(1, len(brokers))
         addresses = [f"heliograph://127.0.0.1:{nodes.nodes[name].port}" for name in draw.sample(brokers, count)]
-        given = {"addresses": addresses, "lanes": LANES, "waits": waits, "request_timeout": timeout, "until": until}
+        given = {
+            "addresses": addresses,
+            "lanes": LANES,
+            "waits": waits,
+            "request_timeout": timeout,
+            "until": str(until),
+        }
         name = "waits" if waits else "hands-over"
         programs.append(Program(program("reliable_publisher"), nodes.folder, name, **given))
     kept = Absent(faults=len(planned))
@@ -68,6 +74,8 @@ async def _play(seed: int, nodes: Processes, brokers: list[str], draw: Random) -
             await each.wrote("warm")
         absences = [absence for each in planned for absence in await _be_away(nodes, **each)]
         await nodes.ready()
+        await asyncio.sleep(AFTER_S)
+        until.touch()
         for each in programs:
             kept.problems += await each.ended()
     finally:

@@ -55,7 +55,8 @@ class State:
     @property
     def shown(self) -> Mapping[str, Any] | None:
         """Its values as answers and watches show them."""
-        return None if self.values is None else {**self.fixed, **self.values}
+        has_reported = self.model == "static" or self.values is not None
+        return {**self.fixed, **(self.values or {})} if has_reported else None
 
     def fits(self, condition: Condition, model: str) -> bool:
         """Whether a request of this model with this condition finds it."""

@@ -102,9 +102,9 @@ def test_the_oracle_sees_failures_that_are_not_allowed(
 
 def test_the_oracle_sees_a_lane_that_stands_still_with_the_store_of_another() -> None:
     away = [Absence("x", 1.0, 6.0, alone=True)]
-    for attempts, count in (([Attempt(1, 2.0, 2.1, "ok")], 0), ([Attempt(1, 2.0, 6.1, "ok")], 1)):
+    for told, outcome, count in ((2.1, "ok", 0), (6.1, "ok", 1), (5.0, "time_out", 1)):
         kept = Absent()
-        judge_others(kept, "p y", "y", attempts, away)
+        judge_others(kept, "p y", "y", [Attempt(number, 2.0, told, outcome) for number in range(20)], away)
         assert len(kept.problems) == count
 
 

@@ -1,6 +1,6 @@
 """A program under check: it publishes reliably through the public client, and writes down what it was told, and when.
 
-In:    on the command line, as JSON: addresses, topics by lane, until when (time.monotonic), whether it waits.
+In:    on the command line, as JSON: addresses, topics by lane, a file that says when to end, whether it waits.
 Out:   a line per publication (`published`, `handed`) and per flush (`flushed`), with the outcome.
 State: what is under way.
 Not here: what is right (../absent_oracle.py). This folder alone imports heliograph, and nothing imports this folder.
@@ -30,12 +30,13 @@ class Writer:
     def __init__(self, client: heliograph.Client, given: dict[str, Any]) -> None:
         self._client = client
         self._given = given
+        self._until = Path(given["until"])
         self._numbers = dict.fromkeys(given["lanes"], 0)
         self._notes = Path(given["notes"]).open("w", buffering=1)  # noqa: SIM115 (it lives as long as the program)
 
     @property
     def is_over(self) -> bool:
-        return bool(time.monotonic() >= self._given["until"])
+        return self._until.exists()
 
     def note(self, kind: str, **fields: Any) -> None:
         self._notes.write(json.dumps({"kind": kind, **fields}) + "\n")

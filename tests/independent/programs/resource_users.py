@@ -25,7 +25,7 @@ MARKER: dict[Literal["dynamic", "static"], dict[str, Any]] = {  # a resource tha
     "static": {"attributes": {"system": "linux", "memory": 64, "load": 0, "n": 0}},
 }
 MARKED = {"memory": 64, "load": 0, "n": 0}
-BARRIER_S = 45.0
+BARRIER_S = 15.0
 POLL_S = 0.05
 PATIENCE_S = 20.0  # of a request
 
@@ -129,7 +129,8 @@ class Users:
         for name, watch in self._watches.items():
             while not watch.resources.keys() >= set(markers[self._models[name]]):
                 if time.monotonic() > deadline:
-                    self.note("stuck", watch=name, problem=repr(watch.problem))
+                    missing = sorted(set(markers[self._models[name]]) - watch.resources.keys())
+                    self.note("stuck", watch=name, missing=missing, problem=repr(watch.problem))
                     break
                 await asyncio.sleep(POLL_S)
         self.note("caught up", at=time.monotonic())
