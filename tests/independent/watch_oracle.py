@@ -124,10 +124,14 @@ def judge_changes(
     expected = [_expected(history.states[start:], condition, model) for start in starts]
     if said in expected:
         return
-    touched = any(state for state, since, until in history.spans() if _overlaps(since, until, windows))
-    if not windows or not touched:
+    if not windows:
         kept.problems.append(f"{what}: told {_short(said)}, not {_short(expected[-1])}")
         return
+    before = [pair for pair, each in zip(said, told, strict=True) if each.at < windows[0].begin]
+    after = [pair for pair, each in zip(said, told, strict=True) if each.at > windows[-1].end]
+    if not any(due[: len(before)] == before and due[len(due) - len(after) :] == after for due in expected):
+        calm = f"{_short(before)} … {_short(after)}"
+        kept.problems.append(f"{what}: told {calm} without a fault, of {_short(expected[-1])}")
     kept.problems += [f"{what}: {problem}" for problem in _problems(told, history, condition, model, begun, windows)]
 
 
