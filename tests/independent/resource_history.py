@@ -6,7 +6,8 @@ State: none.
 Not here: answers (resource_oracle.py), watches (watch_oracle.py), the calls (programs/resource_users.py).
 
 A call takes effect at one moment between its beginning and its end, so a state may have held from the beginning of the
-call that made it until the end of the call that replaced it.
+call that made it until the end of the call that replaced it. Other brokers than the owner's hear a little later that a
+resource was registered, or that a static one was withdrawn; for them it may have held for so much longer.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+SPREAD_S = 2.0  # a network is settled two seconds after the last fault; without faults it takes some milliseconds
 LONG_AGO, NEVER = float("-inf"), float("inf")
 OK, OUT_OF_RANGE = "ok", "resource_out_of_range"
 
@@ -84,9 +86,21 @@ class History:
         for state, until in zip(self.states, ends, strict=True):
             yield state, state.begin, until
 
-    def possible(self, begin: float, end: float) -> list[State]:
-        """The states that it may have had at some moment between these."""
-        return [state for state, since, until in self.spans() if since <= end and until >= begin]
+    def possible(self, begin: float, end: float, at: str = "") -> list[State]:
+        """The states that it may have had at some moment between these, as far as this broker can know."""
+        return [
+            state
+            for (state, since, until), after in zip(self.spans(), [*self.states[1:], State(NEVER, NEVER)], strict=True)
+            if since <= end and until + (SPREAD_S if at and _spreads(state, after, at) else 0.0) >= begin
+        ]
+
+
+def _spreads(before: State, after: State, at: str) -> bool:
+    """Whether this broker hears of the second state only when it has spread; others it asks about at the host."""
+    if before.is_there and after.is_there:
+        return False
+    there = after if after.is_there else before
+    return there.host != at and (after.is_there or there.model == "static")
 
 
 def histories_of(

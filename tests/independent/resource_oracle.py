@@ -30,7 +30,9 @@ class Answers:
     missed: int = 0
     withdrawn: int = 0
     unfit: int = 0
+    misnamed: int = 0
     incomplete: int = 0
+    spreading: int = 0  # not wrong: a registration or withdrawal that this broker had not heard of yet
     problems: list[str] = field(default_factory=list)
 
     @property
@@ -48,7 +50,9 @@ class Answers:
             "missed": self.missed,
             "withdrawn": self.withdrawn,
             "unfit": self.unfit,
+            "misnamed": self.misnamed,
             "incomplete": self.incomplete,
+            "not spread yet": self.spreading,
             "problems": len(self.problems),
         }
 
@@ -60,12 +64,12 @@ def judge(kept: Answers, notes: Sequence[Mapping[str, Any]], brokers: Mapping[st
     by_id = {history.id: history for history in histories.values()}
     for note in notes:
         if note.get("do") == "discover":
-            _judge_answer(kept, note, by_id)
+            _judge_answer(kept, note, by_id, brokers[note["actor"]])
         elif note["kind"] == "call":
             kept.calls += 1
 
 
-def _judge_answer(kept: Answers, note: Mapping[str, Any], histories: Mapping[str, History]) -> None:
+def _judge_answer(kept: Answers, note: Mapping[str, Any], histories: Mapping[str, History], at: str) -> None:
     options = note["options"]
     asked = f"{note['actor']} asked {options} at {note['begin']:.3f}..{note['end']:.3f}"
     if note["outcome"] != "ok":
@@ -76,47 +80,52 @@ def _judge_answer(kept: Answers, note: Mapping[str, Any], histories: Mapping[str
     if not note["complete"]:
         kept.incomplete += 1
         kept.problems.append(f"{asked}: incomplete, without {note['missing']}")
-    condition, model = BY_TEXT[options["where"]], options.get("model", "dynamic")
     rows = {row[0]: row for row in note["rows"]}
     if len(rows) < len(note["rows"]) or len(rows) > (options.get("best") or len(rows)):
         kept.problems.append(f"{asked}: {len(note['rows'])} rows of {len(rows)} resources")
     if unknown := rows.keys() - histories.keys():
         kept.problems.append(f"{asked}: got {unknown}, which nobody registered")
-    possible = {id: history.possible(note["begin"], note["end"]) for id, history in histories.items()}
     for id, history in histories.items():
-        what = f"{asked}: {history.key}"
-        if id in rows:
-            _judge_row(kept, what, rows[id], history, possible[id], condition, model)
-        elif all(state.fits(condition, model) for state in possible[id]):
-            hosts = {state.host for state in possible[id]}
-            if not hosts & set(note["missing"]) and not _is_beaten(id, possible, condition, options):
-                kept.missed += 1
-                kept.problems.append(f"{what} is missing: {possible[id]}")
+        verdicts = []
+        for broker in (at, ""):  # with what has not spread yet, and without
+            possible = {each: histories[each].possible(note["begin"], note["end"], broker) for each in histories}
+            verdicts.append(_verdict(id, history, rows.get(id), possible, note))
+        if verdicts[0]:
+            kind, text = verdicts[0]
+            setattr(kept, kind, getattr(kept, kind) + 1)
+            kept.problems.append(f"{asked}: {history.key} {text}")
+        elif verdicts[1]:
+            kept.spreading += 1
 
 
-def _judge_row(
-    kept: Answers,
-    what: str,
-    row: Sequence[Any],
+def _verdict(
+    id: str,
     history: History,
-    possible: Sequence[State],
-    condition: Condition,
-    model: str,
-) -> None:
+    row: Sequence[Any] | None,
+    possible: Mapping[str, Sequence[State]],
+    note: Mapping[str, Any],
+) -> tuple[str, str] | None:
+    """What is wrong with what an answer says of one resource: what is counted, and in words."""
+    options = note["options"]
+    condition, model = BY_TEXT[options["where"]], options.get("model", "dynamic")
+    states = possible[id]
+    if row is None:
+        hosts = {state.host for state in states}
+        if not all(state.fits(condition, model) for state in states) or hosts & set(note["missing"]):
+            return None
+        return None if _is_beaten(id, possible, condition, options) else ("missed", f"is missing: {states}")
     _, name, host, values = row
-    there = [state for state in possible if state.is_there]
-    shown = [state for state in there if model == "static" or state.shown == values]
+    there = [state for state in states if state.is_there]
+    shown = [state for state in there if state.shown == values]
     if not there:
-        kept.withdrawn += 1
-        kept.problems.append(f"{what} is shown though it was withdrawn")
-    elif not shown:
-        kept.old += 1
-        kept.problems.append(f"{what} has {values}, not {[state.shown for state in there]}")
-    elif not any(state.fits(condition, model) for state in shown):
-        kept.unfit += 1
-        kept.problems.append(f"{what} does not match: {values}, {shown}")
-    elif name != history.key or host not in [state.host for state in shown]:
-        kept.problems.append(f"{what} is called {name!r} at {host!r}")
+        return "withdrawn", "is shown though it was withdrawn"
+    if not shown:
+        return "old", f"has {values}, not {[state.shown for state in there]}"
+    if not any(state.fits(condition, model) for state in shown):
+        return "unfit", f"does not match: {values}, {shown}"
+    if name != history.key or host not in [state.host for state in shown]:
+        return "misnamed", f"is called {name!r} at {host!r}"
+    return None
 
 
 def _is_beaten(

@@ -14,6 +14,7 @@ from random import Random
 
 from tests.independent.network import Network, started
 from tests.independent.processes import Program, program
+from tests.independent.resource_history import SPREAD_S
 from tests.independent.resource_oracle import Answers, judge
 from tests.independent.resource_workload import Owner, every_request, requests
 from tests.independent.runs import TRUSTED_MS
@@ -41,8 +42,11 @@ async def _play(seed: int, network: Network) -> Answers:
     try:
         await users.wrote("ready")
         plan = {owner.name: owner.steps(CALLS, PAUSE_S["owner"]) for owner in owners}
+        for _, call in (step for steps in plan.values() for step in steps):
+            call["then"] = {draw.choice(askers): {"where": "true", "model": draw.choice(("static", "dynamic"))}}
         plan |= {asker: requests(draw, REQUESTS, PAUSE_S["requester"]) for asker in askers}
         await users.do("play", plan=plan)
+        await asyncio.sleep(SPREAD_S)  # from now on every broker knows all
         await users.do("play", plan={asker: every_request() for asker in askers})
         await users.do("end")
         kept.problems += await users.ended()

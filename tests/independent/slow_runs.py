@@ -46,6 +46,7 @@ class Slowness:
     is_stopped: bool  # otherwise it reads slowly
     after: float  # seconds from the beginning
     seconds: float
+    is_mixed_far: bool  # at another broker than the publisher that may be held, and others publish to it too
 
 
 def with_slow_subscribers(seed: int, folder: Path) -> Slow:
@@ -113,7 +114,8 @@ def _subscribers(nodes: Processes, places: dict[str, str], also_plain: bool, dra
                 "inbox_bytes_max": draw.choice((1 << 20, 64 << 20)),
             }
             process = Program(words, nodes.folder, f"{policy}-{place}", **given)
-            slow.append(Slowness(process, policy, place, is_stopped, after, seconds))
+            is_mixed_far = len(awaited) > 1 and place != home
+            slow.append(Slowness(process, policy, place, is_stopped, after, seconds, is_mixed_far))
     return slow
 
 
@@ -162,7 +164,8 @@ def _judge(
     wanted = {DROP: [PLAIN], DISCONNECT: [PLAIN], HOLD: [OPTED_IN, PLAIN] if also_plain else [OPTED_IN]}
     for each in slow:
         got = got_of(each.process.notes(), each.process.name, each.policy, between)
-        judge(kept, got, {name: sent[name] for name in wanted[each.policy]}, [OPTED_IN])
+        held = [] if each.is_mixed_far else [OPTED_IN]  # the page gives it only the room of the queue, with all others
+        judge(kept, got, {name: sent[name] for name in wanted[each.policy]}, held)
     for reader in readers:
         told = reader.ended or None
         got = Got(reader.name, FAST, reader.got, reader.lost, told, len(reader.ends) == len(sent), between)

@@ -77,22 +77,19 @@ HISTORY = [
         (asked(20.5, 22, [row("x", 1.0)]), {}),
         (asked(12, 13, [row("x", 0.5)]), {"old values": 1}),
         (asked(2, 3, [row("x", 1.0)]), {"old values": 1}),  # not yet
-        (asked(2, 3, []), {"missed": 1}),
+        (asked(3.5, 4, []), {"missed": 1}),
         (asked(12, 20.5, []), {}),
         (asked(21.5, 22, [row("x", 1.0)]), {"withdrawn": 1}),
-        (asked(2, 3, [row("x", 0.5)], options={"where": "load < 1 and memory > 8"}), None),
+        (asked(2, 3, [row("x", 0.5)], options={"where": "memory > 16"}), {"unfit": 1}),
         (asked(2, 3, [row("x", 0.5), row("x", 0.5)]), {}),
         (asked(2, 3, [row("x", 0.5, host="b")]), {}),
-        (asked(2, 3, [["id-z", "z", "a", None]]), {"missed": 1}),
+        (asked(3.5, 4, [["id-z", "z", "a", None]]), {"missed": 1}),
         (asked(2, 3, [], complete=False, missing=["a"]), {"incomplete": 1}),
-        (asked(2, 3, [], complete=False, missing=["b"]), {"incomplete": 1, "missed": 1}),
+        (asked(3.5, 4, [], complete=False, missing=["b"]), {"incomplete": 1, "missed": 1}),
         (asked(2, 3, [row("x", 0.5)], outcome="time_out"), {}),
     ],
 )
 def test_the_oracle_judges_each_resource_between_request_and_answer(question: Note, wrong: dict[str, int]) -> None:
-    if wrong is None:
-        question["options"]["where"] = "memory > 16"
-        wrong = {"unfit": 1}
     kept = Answers()
     judge(kept, [*HISTORY, question], BROKERS)
     counts = ("old values", "missed", "withdrawn", "unfit", "incomplete")
@@ -115,12 +112,37 @@ def test_the_oracle_sees_other_wrongs(question: Note) -> None:
     assert len(kept.problems) == 1
 
 
+def test_a_registration_and_the_end_of_a_static_resource_may_still_spread_to_other_brokers() -> None:
+    static = {"model": "static", "attributes": {"load": 1}}
+    history = [
+        call("register", 0, 1, key="s", options=static, id="id-s"),
+        call("withdraw", 10, 11, key="s"),
+        registered("d", 20, load=1.0),
+        call("withdraw", 30, 31, key="d"),
+    ]
+    row_s = ["id-s", "s", "a", {"load": 1}]
+    cases: list[tuple[Note, int, int]] = [
+        (asked(2, 2.5, [], options={"model": "static"}), 0, 1),
+        (asked(3.5, 4, [], options={"model": "static"}), 1, 0),
+        (asked(12, 12.5, [row_s], options={"model": "static"}), 0, 1),
+        (asked(13.5, 14, [row_s], options={"model": "static"}), 1, 0),
+        (asked(22, 22.5, []), 0, 1),
+        (asked(23.5, 24, []), 1, 0),
+        (asked(32, 32.5, [row("d", 1.0)]), 1, 0),  # the host knows
+        (asked(2, 2.5, [], options={"model": "static"}) | {"actor": "owner"}, 1, 0),
+    ]
+    for question, wrong, spreading in cases:
+        kept = Answers()
+        judge(kept, [*history, question], BROKERS)
+        assert (kept.wrong, kept.spreading) == (wrong, spreading), (question, kept.problems)
+
+
 def test_the_best_may_leave_out_only_what_others_beat() -> None:
     history = [registered("x", 0, load=0.5), registered("y", 0, load=1.5), registered("z", 0, load=1.5)]
     best = {"best": 1, "order": "load"}
     for rows, count in (([row("x", 0.5)], 0), ([row("y", 1.5)], 1), ([row("x", 0.5), row("y", 1.5)], 1), ([], 1)):
         kept = Answers()
-        judge(kept, [*history, asked(2, 3, rows, options=best)], BROKERS)
+        judge(kept, [*history, asked(3.5, 4, rows, options=best)], BROKERS)
         assert len(kept.problems) == count, (rows, kept.problems)
 
 

@@ -77,7 +77,10 @@ class Users:
         client = self._clients[actor]
         for pause, call in steps:
             await asyncio.sleep(pause)
+            then = call.pop("then", {})
             await getattr(self, f"_{call['do']}")(client, actor, **call)
+            for other, options in then.items():  # asked as soon as the call has ended
+                await self._discover(self._clients[other], other, do="discover", options=options)
 
     async def _register(self, client: heliograph.Client, actor: str, *, key: str, options: Any, **call: Any) -> None:
         calling = client.register_resource(name=key, secret=self._secrets.get(key), **options)
