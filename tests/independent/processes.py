@@ -46,8 +46,11 @@ def common_words(name: str, links: Sequence[str], cluster: str) -> list[str]:
 class Processes:
     """Nodes, by name."""
 
-    def __init__(self, folder: Path, commands: Mapping[str, list[str]]) -> None:
+    def __init__(self, folder: Path, commands: Mapping[str, list[str]], *, suspect_ms: int = 0) -> None:
+        """``suspect_ms``: how long a silent neighbour is trusted; the usual time is a fault on a busy machine."""
         self.folder = folder
+        times = {"SUSPECT_MS": str(suspect_ms), "DEAD_MS": str(2 * suspect_ms), "FORGET_MS": str(4 * suspect_ms)}
+        self._settings = {f"HELIOGRAPH_NETWORK__{key}": value for key, value in times.items() if suspect_ms}
         (folder / "key").write_text("ab" * 32)
         (folder / "key").chmod(0o600)
         ports = free_ports(len(commands))
@@ -63,8 +66,9 @@ class Processes:
 
     def start(self, node: Node) -> None:
         with (self.folder / "log").open("ab") as log:
+            settings = environment(self.folder) | self._settings
             node.process = subprocess.Popen(
-                [COMMAND, *node.command], cwd=self.folder, env=environment(self.folder), stdout=log, stderr=log
+                [COMMAND, *node.command], cwd=self.folder, env=settings, stdout=log, stderr=log
             )
 
     async def away(self, name: str, how: signal.Signals, seconds: float) -> None:

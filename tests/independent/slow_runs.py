@@ -22,6 +22,7 @@ from typing import Any
 
 from tests.independent.network import run
 from tests.independent.processes import Processes, Program, common_words, program
+from tests.independent.runs import TRUSTED_MS
 from tests.independent.slow_oracle import DISCONNECT, DROP, FAST, HOLD, Got, Slow, got_of, judge
 from tests.independent.slow_workload import FastReader, PacedPublisher
 
@@ -56,7 +57,7 @@ def with_slow_subscribers(seed: int, folder: Path) -> Slow:
     commands = {
         name: ["broker", "run", *common_words(name, links[name], clusters[name]), "--no-discovery"] for name in BROKERS
     }
-    with Processes(folder, commands) as nodes:
+    with Processes(folder, commands, suspect_ms=TRUSTED_MS) as nodes:
         return asyncio.run(_play(seed, nodes, draw))
 
 

@@ -20,6 +20,7 @@ from random import Random
 from tests.independent.processes import Processes, Program, common_words, program
 from tests.independent.resource_history import CONDITIONS
 from tests.independent.resource_workload import Owner, Step
+from tests.independent.runs import TRUSTED_MS
 from tests.independent.watch_oracle import Watched, Window, judge
 
 OWNERS, WATCHERS, WATCHES = 3, 3, 8
@@ -38,7 +39,7 @@ def with_watches(seed: int, folder: Path) -> Watched:
         links = draw.sample(near, min(len(near), draw.randint(1, 2)))
         words = common_words(name, links, "c0" if place < border else "c1")
         commands[name] = ["broker", "run", *words, "--no-discovery"]
-    with Processes(folder, commands) as nodes:
+    with Processes(folder, commands, suspect_ms=TRUSTED_MS) as nodes:
         return asyncio.run(_play(nodes, brokers, draw))
 
 
