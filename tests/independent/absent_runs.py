@@ -73,7 +73,6 @@ async def _play(seed: int, nodes: Processes, brokers: list[str], draw: Random) -
         for each in programs:
             await each.wrote("warm")
         absences = [absence for each in planned for absence in await _be_away(nodes, **each)]
-        await nodes.ready()
         await asyncio.sleep(AFTER_S)
         until.touch()
         for each in programs:
@@ -114,6 +113,7 @@ async def _be_away(
     if broker:
         away.append(nodes.away(broker, signal.SIGKILL, min(1.0, seconds / 2)))
     await asyncio.gather(*away)
+    await nodes.ready()  # a process that was started takes its time
     return [Absence(store, begin, time.monotonic(), alone=not broker)]
 
 

@@ -22,6 +22,7 @@ from tests.independent.topologies import random_topology
 
 SIZES = (4, 7)  # brokers
 OWNERS, REQUESTERS = 4, 4
+CLOCKS_S = 5.0  # until brokers that have just been started agree on the time, by which they say what is old
 CALLS, REQUESTS = 25, 40
 PAUSE_S = {"owner": 0.25, "requester": 0.15}
 
@@ -41,6 +42,7 @@ async def _play(seed: int, network: Network) -> Answers:
     kept = Answers()
     try:
         await users.wrote("ready")
+        await asyncio.sleep(CLOCKS_S)
         plan = {owner.name: owner.steps(CALLS, PAUSE_S["owner"]) for owner in owners}
         for _, call in (step for steps in plan.values() for step in steps):
             call["then"] = {draw.choice(askers): {"where": "true", "model": draw.choice(("static", "dynamic"))}}
