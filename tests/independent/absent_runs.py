@@ -19,6 +19,7 @@ from random import Random
 from typing import Any
 
 from tests.independent.absent_oracle import (
+    OK,
     Absence,
     Absent,
     attempts_of,
@@ -34,6 +35,8 @@ from tests.independent.store_runs import STORES, command_of
 HOWS = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP)
 TIMEOUTS_S = (2.0, 3.0, 40.0, 40.0)
 LONG_S = 15.0  # one absence in five seeds
+RECOVERED_S = 60.0
+POLL_S = 0.1
 AFTER_S = 1.0  # publishing goes on after the last absence
 LANES = {"x": ["x/1", "x/2"], "y": ["y/1"]}
 
@@ -72,7 +75,10 @@ async def _play(seed: int, nodes: Processes, brokers: list[str], draw: Random) -
     try:
         for each in programs:
             await each.wrote("warm")
-        absences = [absence for each in planned for absence in await _be_away(nodes, **each)]
+        absences = []
+        for plan in planned:
+            absences.append(await _be_away(nodes, **plan))
+            await _recovered(programs[0])
         await asyncio.sleep(AFTER_S)
         until.touch()
         for each in programs:
@@ -105,7 +111,7 @@ def _planned(seed: int, brokers: list[str], draw: Random) -> list[dict[str, Any]
 
 async def _be_away(
     nodes: Processes, *, store: str, how: signal.Signals, seconds: float, pause: float, broker: str
-) -> list[Absence]:
+) -> Absence:
     """Carry out one absence; when it began and ended."""
     await asyncio.sleep(pause)
     begin = time.monotonic()
@@ -114,7 +120,19 @@ async def _be_away(
         away.append(nodes.away(broker, signal.SIGKILL, min(1.0, seconds / 2)))
     await asyncio.gather(*away)
     await nodes.ready()  # a process that was started takes its time
-    return [Absence(store, begin, time.monotonic(), alone=not broker)]
+    return Absence(store, begin, time.monotonic(), alone=not broker)
+
+
+async def _recovered(publisher: Program) -> None:
+    """Return when something that is published from now on was acknowledged on each lane, by a publisher that waits."""
+    now = time.monotonic()
+    async with asyncio.timeout(RECOVERED_S):
+        while {note["lane"] for note in publisher.notes() if _is_stored_after(note, now)} != set(LANES):
+            await asyncio.sleep(POLL_S)
+
+
+def _is_stored_after(note: dict[str, Any], moment: float) -> bool:
+    return bool(note["kind"] == "published" and note["outcome"] == OK and note["begin"] > moment)
 
 
 def judge_program(
