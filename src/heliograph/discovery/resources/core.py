@@ -217,8 +217,12 @@ class ResourceCore:
         if link not in self.places.links:
             return
         self.flush()
+        unread: list[str] = []
         try:
-            self._hear(link, messages.decode(payload), now)
+            message = messages.decode(payload, unread)
+            for _ in unread:
+                self.count(Reason.BODY_MALFORMED)
+            self._hear(link, message, now)
         except ProtocolError as error:
             self.count(error.reason)
 
