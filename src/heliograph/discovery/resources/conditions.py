@@ -54,10 +54,17 @@ def read_condition(text: str, language: str = PREDICATES) -> ResourceCondition:
     known = _read.get((text, language))
     if known is None:
         known = _compile(text, language)
-        while len(_read) >= TEXTS_MAX:
-            del _read[next(iter(_read))]
-        _read[(text, language)] = _read[(known.text, PREDICATES)] = known  # neighbours get the canonical text
+        remember(known)  # neighbours get the canonical text
+        _read[(text, language)] = known
     return known
+
+
+def remember(condition: ResourceCondition) -> None:
+    """Its text will be read soon: do not compile it again."""
+    _read.pop((condition.text, PREDICATES), None)
+    while len(_read) >= TEXTS_MAX:
+        del _read[next(iter(_read))]
+    _read[(condition.text, PREDICATES)] = condition
 
 
 def _compile(text: str, language: str) -> ResourceCondition:

@@ -16,7 +16,7 @@ from heliograph.discovery.resources.conditions import ResourceCondition, read_co
 from heliograph.discovery.resources.config import ResourcesConfig
 from heliograph.discovery.resources.forwarding import HERE, Arrival, DirectSend, HostRead, RequestForwarding
 from heliograph.discovery.resources.gathering import AnswerGathering
-from heliograph.discovery.resources.hosting import HostedResource, Hosting
+from heliograph.discovery.resources.hosting import EXPIRED_AT_ONCE, HostedResource, Hosting
 from heliograph.discovery.resources.messages import (
     AdvertisedResource,
     AdvertisementsOffered,
@@ -303,11 +303,17 @@ class ResourceCore:
 
     def _tick(self, now: Instant) -> None:
         """End leases and requests that have expired. Begin anew with neighbours that have long taken nothing."""
-        self._expired += self.hosting.expire(now)
+        self._end_leases(now)
         self.forwarding.expire(now)
         for link in self.spreading.stalled(now):
             self._begin_anew(link, now)
         self._timers.set("tick", now + TICK_NS, self._tick)
+
+    def _end_leases(self, now: Instant) -> None:
+        gone = self.hosting.expire(now)
+        self._expired += gone
+        if len(gone) >= EXPIRED_AT_ONCE:
+            self._timers.set("leases", now, self._end_leases)  # the next slice
 
     def take_expired(self) -> list[HostedResource]:
         """The resources whose leases have ended since the last call."""
