@@ -29,7 +29,8 @@ def test_whatever_comes_and_goes_all_is_told_or_covered_by_what_is_told() -> Non
     random = Random(7)
     own, told, all_of = OwnAdvertisements(), dict[int, AdvertisedResource](), dict[int, AdvertisedResource]()
     for epoch in range(3_000):
-        came, went = [], [id for id in list(all_of) if random.random() < 0.05]
+        came: list[AdvertisedResource] = []
+        went = [id for id in list(all_of) if random.random() < 0.05]
         for id in range(random.randrange(4)):
             id = random.randrange(40)
             low, high = random.randrange(8), random.randrange(8, 16)

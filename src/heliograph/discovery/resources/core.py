@@ -93,6 +93,7 @@ class ResourceCore:
             self.table,
             self.places,
             config.requests_max,
+            config.cache_s * NS_PER_S,
             network_time=network_time,
             own=self._own,
             send=self._send,
@@ -137,9 +138,9 @@ class ResourceCore:
         if link in self.places.links and link not in self._silent:
             self._send_bytes(link, messages.encode(message))
 
-    def _ask(self, request: ResourceRequest, now: Instant) -> None:
+    def _ask(self, request: ResourceRequest, now: Instant, holder: str) -> None:
         self.flush()
-        self.forwarding.ask(HERE, request, now)
+        self.forwarding.ask(HERE, request, now, holder)
 
     def _found(self, key: tuple[RequestId, int], found: list[FoundResource]) -> None:
         self.gathering.found(key, found)
@@ -304,7 +305,7 @@ class ResourceCore:
     def _tick(self, now: Instant) -> None:
         """End leases and requests that have expired. Begin anew with neighbours that have long taken nothing."""
         self._end_leases(now)
-        self.forwarding.expire(now)
+        self._forget_requests(now)
         for link in self.spreading.stalled(now):
             self._begin_anew(link, now)
         self._timers.set("tick", now + TICK_NS, self._tick)
@@ -314,6 +315,10 @@ class ResourceCore:
         self._expired += gone
         if len(gone) >= EXPIRED_AT_ONCE:
             self._timers.set("leases", now, self._end_leases)  # the next slice
+
+    def _forget_requests(self, now: Instant) -> None:
+        if self.forwarding.expire(now):
+            self._timers.set("forget", now, self._forget_requests)  # the next slice
 
     def take_expired(self) -> list[HostedResource]:
         """The resources whose leases have ended since the last call."""

@@ -35,7 +35,7 @@ from heliograph.discovery.resources.core import ResourceCore
 from heliograph.discovery.resources.direct import DirectLinks
 from heliograph.discovery.resources.forwarding import DELIVERIES, SIMILARITY
 from heliograph.discovery.resources.gathering import GatheredAnswer, ResourceQuestion
-from heliograph.discovery.resources.hosting import HostedResource, check_size
+from heliograph.discovery.resources.hosting import Holder, HostedResource, check_size
 from heliograph.discovery.resources.messages import AdvertisedResource
 from heliograph.discovery.resources.ordering import check_order
 from heliograph.discovery.resources.watchers import Watchers, described_row, name_of
@@ -52,6 +52,11 @@ NS_PER_S = 1_000_000_000
 TOPIC_ROOT = "System/Resources"
 
 _encode = msgspec.json.Encoder().encode
+
+
+def _holder(asker: Asker) -> Holder:
+    """Who has a place for what a client asks."""
+    return asker.entity, asker.source if asker.entity == ANONYMOUS.entity else ""
 
 
 class ResourceAnnouncer:
@@ -136,7 +141,7 @@ class ResourceDesk:
                 self._withdraw(call, now)
                 self._answer(frame, {"ok": True})
             case DiscoverCall():
-                self._discover(frame, call, now)
+                self._discover(frame, call, asker, now)
             case PartCall():
                 self._answers.fetch(frame, call.answer, call.start)
             case WatchCall():
@@ -171,8 +176,8 @@ class ResourceDesk:
         )
         known = self._core.hosting.resources.get(resource)
         lease_ns = self._lease_ns(call.lease_s)
-        source = asker.source if asker.entity == ANONYMOUS.entity else ""
-        self._core.hosting.register(advertised, asker.entity, lease_ns, now, source)
+        owner, source = _holder(asker)
+        self._core.hosting.register(advertised, owner, lease_ns, now, source)
         if known is None or known.advertised != advertised:
             self._announcer.announce(self._core.hosting.resources[resource], "registered", None, now)
         if call.values is not None and not advertised.is_static:
@@ -196,7 +201,7 @@ class ResourceDesk:
 
     # -- requests ---------------------------------------------------------------------------------------------------
 
-    def _discover(self, frame: Frame, call: DiscoverCall, now: Instant) -> None:
+    def _discover(self, frame: Frame, call: DiscoverCall, asker: Asker, now: Instant) -> None:
         condition = read_condition(call.where, call.language)
         check_order(call.order)
         if call.deliver and call.deliver not in DELIVERIES:
@@ -215,6 +220,7 @@ class ResourceDesk:
             max_age_ns=int(max_age_s * NS_PER_S),
             deadline_ns=deadline_ms * NS_PER_MS,
             cache_ns=self._config.cache_s * NS_PER_S,
+            holder=" at ".join(_holder(asker)),
         )
 
         def answered(answer: GatheredAnswer, now: Instant) -> None:

@@ -27,6 +27,10 @@ The rules that make shared answers true:
 A broker tells the hop that a request came from when all brokers that it asked have answered. A second arrival of a
 request that was already routed is answered at once. If a covering request is no longer known, the request goes back
 uncovered.
+
+A request that is answered is remembered for late arrivals and answers, and if it may cover others, as long as answers
+are kept. When all places are taken, the oldest request of the source that has most gives its place to a new one. A
+source is the broker that asks, or for our own clients the entity or address.
 """
 
 from __future__ import annotations
@@ -37,6 +41,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from heliograph.broker.shares import Shares
 from heliograph.discovery.resources.conditions import ResourceCondition, read_condition
 from heliograph.discovery.resources.messages import (
     IDS_PER_BODY_MAX,
@@ -61,6 +66,8 @@ HERE: LinkId = 0  # the hop of our own clients
 SIMILARITY, NORMAL, DIRECT = "similarity", "normal", "direct"
 DELIVERIES = (SIMILARITY, NORMAL, DIRECT)
 NEVER = (-1, -1)
+MARGIN_NS = 5_000_000_000  # how long a request is remembered beyond its deadline or its answer, at least
+FORGOTTEN_AT_ONCE = 1_000  # requests that expire in one call: a few milliseconds
 
 Key = tuple[RequestId, int]
 Asked = tuple[LinkId, RequestId | None]
@@ -105,6 +112,7 @@ class KnownRequest(msgspec.Struct, eq=False):
     request: ResourceRequest
     condition: ResourceCondition
     hop: LinkId  # by which its answers leave
+    expires: int  # network time
     best: BestSoFar | None  # of the answers that passed here, if it asks for the best ones
     arrivals: dict[Asked, Arrival] = {}
     passed: dict[int, tuple[int, int]] = {}  # resources that passed here, with their epoch, and when they were read
@@ -163,7 +171,7 @@ class ForwardingCounts(msgspec.Struct):
 class RequestForwarding:
     """Requests in progress, at one broker.
 
-    It has 32 methods because the paper's two algorithms, completion and covering work on one table of requests.
+    It has 35 methods because the paper's two algorithms, completion and covering work on one table of requests.
     """
 
     def __init__(
@@ -171,6 +179,7 @@ class RequestForwarding:
         table: AdvertisementTable,
         places: Places,
         requests_max: int,
+        kept_ns: int,
         *,
         network_time: Callable[[Instant], int],
         own: Callable[[ResourceCondition, Instant], tuple[list[FoundResource], HostRead]],
@@ -185,6 +194,8 @@ class RequestForwarding:
         self._table = table
         self._places = places
         self._requests_max = requests_max
+        self._kept_ns = kept_ns  # how long answers are kept for requests that allow their age
+        self._shares: Shares[Key] = Shares()
         self._network_time = network_time
         self._own = own
         self._send = send
@@ -199,12 +210,14 @@ class RequestForwarding:
 
     # -- requests (Algorithm 1) ---------------------------------------------------------------------------------
 
-    def ask(self, hop: LinkId, request: ResourceRequest, now: Instant) -> None:
-        """A request arrives, from a neighbour or from one of our clients. ProtocolError if it cannot be read."""
+    def ask(self, hop: LinkId, request: ResourceRequest, now: Instant, holder: str = "") -> None:
+        """A request arrives, from a neighbour or from one of our clients, who counts as this holder. ProtocolError if
+        it cannot be read."""
         key = (request.id, request.attempt)
         known = self.known.get(key)
         if known is None:
-            known = self._begin(hop, request)
+            source = f"client {holder}" if hop == HERE else f"broker {request.id[0]}"
+            known = self._begin(hop, request, source, now)
             if known is None:
                 self._refuse(hop, request, now)
                 return
@@ -219,18 +232,34 @@ class RequestForwarding:
             self._follow(known, arrival, request.cover, now)
         self._settle(known, arrival, now)
 
-    def _begin(self, hop: LinkId, request: ResourceRequest) -> KnownRequest | None:
-        if len(self.known) >= self._requests_max:
-            return None
+    def _begin(self, hop: LinkId, request: ResourceRequest, source: str, now: Instant) -> KnownRequest | None:
         try:
             condition = read_condition(request.where)
         except ConditionError as error:
             raise ProtocolError(error.reason, error.detail) from None
+        if len(self.known) >= self._requests_max and not self._make_room(source, now):
+            return None
         best = BestSoFar(request.best, request.order) if request.best else None
-        known = KnownRequest(request, condition, hop, best)
+        known = KnownRequest(request, condition, hop, request.until, best)
         self.known[known.key] = known
-        heappush(self._expiries, (request.until, known.key))
+        self._shares.add(source, known.key)
+        self._expire_at(known, request.until)
         return known
+
+    def _make_room(self, source: str, now: Instant) -> bool:
+        """Forget the oldest request of the source that has most, or of this one; False if both have none to spare."""
+        key = self._shares.victim(source) or self._shares.oldest(source)
+        if key is None:
+            return False
+        self._count(Reason.RESOURCE_REQUESTS_OVER_LIMIT)
+        known = self.known[key]
+        awaited = [arrival for arrival in known.arrivals.values() if not arrival.over]
+        self._forget(known, now)
+        for arrival in awaited:
+            arrival.pending.clear()
+            arrival.lost = True
+            self._settle(known, arrival, now)
+        return True
 
     def _refuse(self, hop: LinkId, request: ResourceRequest, now: Instant) -> None:
         self._count(Reason.RESOURCE_REQUESTS_OVER_LIMIT)
@@ -491,18 +520,26 @@ class RequestForwarding:
         arrival.over = True
         if arrival.hop != HERE:
             self._send_done(known, arrival)
+            self._rest(known, now)
             return
         known.is_complete = not arrival.lost
         known.hosts = arrival.hosts
         if arrival.lost:
             self._unlist(known)
         self._done(known.key, arrival, now)
+        self._rest(known, now)
         dependants, known.dependants = known.dependants, []
         for other, waiting in dependants:
             waiting.pending.pop((HERE, known.request.id), None)
             self._share_hosts(other, waiting, known)
             waiting.lost |= arrival.lost
             self._settle(other, waiting, now)
+
+    def _rest(self, known: KnownRequest, now: Instant) -> None:
+        """If it is answered, remember it no longer than that serves others."""
+        if not known.is_under_way:
+            kept_ns = max(MARGIN_NS, self._kept_ns) if known.slot >= 0 else MARGIN_NS
+            self._expire_at(known, min(known.expires, self._network_time(now) + kept_ns))
 
     def _send_done(self, known: KnownRequest, arrival: Arrival) -> None:
         if arrival.hop == HERE:
@@ -527,7 +564,7 @@ class RequestForwarding:
         """A neighbour is gone: it needs no answers, and will send none."""
         for known in list(self.known.values()):
             if known.hop == link:
-                self._forget(known)
+                self._forget(known, now)
                 continue
             for arrival in list(known.arrivals.values()):
                 lost = [asked for asked in arrival.pending if asked[0] == link]
@@ -537,22 +574,34 @@ class RequestForwarding:
                 if lost:
                     self._settle(known, arrival, now)
 
-    def expire(self, now: Instant) -> None:
-        """Forget expired requests, at the same time at all brokers."""
+    def expire(self, now: Instant) -> bool:
+        """Forget expired requests; True if there are more."""
         time = self._network_time(now)
-        while self._expiries and self._expiries[0][0] <= time:
+        for _ in range(FORGOTTEN_AT_ONCE):
+            if not self._expiries or self._expiries[0][0] > time:
+                return False
             known = self.known.get(heappop(self._expiries)[1])
-            if known is not None:
-                self._forget(known)
+            if known is not None and known.expires <= time:
+                self._forget(known, now)
+        return True
 
-    def _forget(self, known: KnownRequest) -> None:
-        self.known.pop(known.key, None)
+    def _expire_at(self, known: KnownRequest, time: int) -> None:
+        """Forget it then. The entry of a later time stays until it comes up, or until there are too many."""
+        known.expires = time
+        heappush(self._expiries, (time, known.key))
+        if len(self._expiries) > 4 * len(self.known) + 64:
+            self._expiries = sorted((each.expires, each.key) for each in self.known.values())
+
+    def _forget(self, known: KnownRequest, now: Instant) -> None:
+        if self.known.get(known.key) is known:
+            del self.known[known.key]
+            self._shares.remove(known.key)
         self._unlist(known)
         dependants, known.dependants = known.dependants, []
         for other, waiting in dependants:
             waiting.pending.pop((HERE, known.request.id), None)
             waiting.lost = True
-            self._settle(other, waiting, 0)
+            self._settle(other, waiting, now)
 
     def tables(self) -> dict[str, list[str]]:
         """The three tables of the paper as text: what is listed, cached, and waited for."""
