@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from heliograph.discovery.resources.config import ResourcesConfig
+from heliograph.discovery.resources.forwarding import COVERERS_MAX
 from heliograph.discovery.resources.gathering import GatheredAnswer
 from heliograph.discovery.resources.messages import AdvertisedResource, AdvertisementsTold, ResourceRequest
 from tests.discovery.resources.net import Net
@@ -92,3 +93,15 @@ def test_long_requests_that_are_not_answered_are_refused_to_who_has_most() -> No
     with pytest.raises(RefusedByServiceError, match="resource_requests_over_limit"):
         pipe.ask(discover(50))
     assert pipe.ask(discover(51), entity="other") is None
+
+
+def test_thousands_of_similar_requests_do_not_make_another_one_slower() -> None:
+    pipe = OnPipe()
+    pipe.ask(pipe.register(1, where="x <= 64", values={"x": 50}))
+    until = pipe.service._time.time_ns(pipe.now) + 10**12
+    for number in range(500):
+        pipe.tell(ResourceRequest((2, 1, number), 0, f"x > {-number}", number, until, "similarity"))
+    forwarding = pipe.service._core.forwarding
+    looked_at = forwarding.looked_at
+    assert pipe.ask(discover(4))["complete"]
+    assert forwarding.looked_at - looked_at == COVERERS_MAX

@@ -36,7 +36,7 @@ source is the broker that asks, or for our own clients the entity or address.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from heapq import heappop, heappush
+from heapq import heappop, heappush, nlargest
 from typing import NamedTuple
 
 import msgspec
@@ -67,6 +67,7 @@ SIMILARITY, NORMAL, DIRECT = "similarity", "normal", "direct"
 DELIVERIES = (SIMILARITY, NORMAL, DIRECT)
 NEVER = (-1, -1)
 MARGIN_NS = 5_000_000_000  # how long a request is remembered beyond its deadline or its answer, at least
+COVERERS_MAX = 64  # looked at for one request; one that finds none goes on uncovered, which is always right
 FORGOTTEN_AT_ONCE = 1_000  # requests that expire in one call: a few milliseconds
 
 Key = tuple[RequestId, int]
@@ -191,6 +192,7 @@ class RequestForwarding:
     ) -> None:
         self.known: dict[Key, KnownRequest] = {}
         self.counts = ForwardingCounts()
+        self.looked_at = 0  # requests that might cover another one
         self._table = table
         self._places = places
         self._requests_max = requests_max
@@ -205,6 +207,7 @@ class RequestForwarding:
         self._direct = direct
         self._listed = BoxIndex()  # requests that may cover others
         self._by_slot: dict[int, KnownRequest] = {}
+        self._issued: dict[int, int] = {}  # when, by slot
         self._first: dict[RequestId, KnownRequest] = {}  # those that may be named as covering
         self._expiries: list[tuple[int, Key]] = []
 
@@ -371,9 +374,11 @@ class RequestForwarding:
     # -- covering -----------------------------------------------------------------------------------------------
 
     def _find(self, known: KnownRequest, now: Instant) -> KnownRequest | None:
-        """The oldest request here whose answers this one can share."""
-        found = [self._by_slot[slot] for slot in self._listed.coverers(known.condition.conjunction)]
-        found.sort(key=lambda each: each.rank)
+        """The oldest request whose answers this one can share, among the youngest that cover it: older ones have ended,
+        and are too old for most."""
+        youngest = nlargest(COVERERS_MAX, self._listed.coverers(known.condition.conjunction), self._issued.__getitem__)
+        found = sorted((self._by_slot[slot] for slot in youngest), key=lambda each: each.rank)
+        self.looked_at += len(found)
         return next((each for each in found if self._may_cover(each, known, now)), None)
 
     def _may_cover(self, wide: KnownRequest, narrow: KnownRequest, now: Instant) -> bool:
@@ -413,13 +418,14 @@ class RequestForwarding:
             return
         known.slot = slot
         self._by_slot[slot] = known
+        self._issued[slot] = known.request.issued
         self._first[known.request.id] = known
 
     def _unlist(self, known: KnownRequest) -> None:
         """It no longer covers other requests."""
         if known.slot >= 0:
             self._listed.remove(known.slot)
-            del self._by_slot[known.slot]
+            del self._by_slot[known.slot], self._issued[known.slot]
             known.slot = -1
         if self._first.get(known.request.id) is known:
             del self._first[known.request.id]
