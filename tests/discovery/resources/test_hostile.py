@@ -182,3 +182,40 @@ def test_a_neighbour_that_floods_requests_or_answers_nothing_asked_for_is_bounde
     assert pipe.counted["resource_requests_over_limit"] == 40 + 40
     assert pipe.counted["resource_request_unknown"] == 60
     assert pipe.counted["body_malformed"] == 1
+
+
+LONG_NUMBERS = " and ".join(["x > 0", *(f"x != {number}e17" for number in range(1, 250))])
+"""Shorter than a text in a message may be; its canonical form, which writes the numbers out, is longer."""
+
+
+@pytest.mark.parametrize("where", [LONG_NUMBERS, f"{'n' * 129} = 1"])
+def test_a_condition_that_no_neighbour_could_read_is_refused_at_the_door(where: str) -> None:
+    pipe = OnPipe()
+    assert len(where) < messages.TEXT_LENGTH_MAX
+    assert refused(pipe, pipe.register(1, where=where)) == "condition_over_limit"
+    assert refused(pipe, pipe.register(1, where=where, model="static")) == "condition_over_limit"
+    assert refused(pipe, {"do": "discover", "where": where}) == "condition_over_limit"
+    assert refused(pipe, {"do": "watch", "watch": 1, "where": where}) == "condition_over_limit"
+    assert pipe.service.report("overview")["hosted"] == 0
+    assert pipe.service.report("overview")["standing"] == 0
+
+
+def test_an_advertisement_that_cannot_be_read_costs_only_itself() -> None:
+    pipe = OnPipe()
+    pipe.tell(AdvertisementsTold(2, "b", "main", 2, 1, 1, True, add=[AdvertisedResource(7, False, "y = 7", 1)]))
+    good, long, sent = AdvertisedResource(8, False, "y = 8", 1), "y > 0 and " * 500 + "y > 1", len(pipe.sent)
+    bad = [AdvertisedResource(7, False, long, 2), AdvertisedResource(9, False, "y = 9", -1)]
+    pipe.tell(AdvertisementsTold(2, "b", "main", 2, 1, 2, add=[bad[0], good, bad[1]]))
+    pipe.tell(AdvertisementsTold(2, "b", "main", 2, 1, 3, add=[AdvertisedResource(10, False, "y = 10", 1)]))
+    table = pipe.service._core.table
+    assert list(table.hosts[2].resources) == [8, 10], "what was known of 7 is no longer true"
+    assert pipe.counted == {"body_malformed": 2}
+    assert len(pipe.sent) == sent, "nothing is asked for again"
+
+
+def test_a_message_of_another_kind_with_a_bad_entry_is_refused_whole() -> None:
+    pipe = OnPipe()
+    pipe.tell(StandingRequests(add=[((2, 1, 1), "x >= 0", [1]), ((2, 1, 2), "x >= 0" + " " * 5_000, [1])]))
+    pipe.tell(b'{"say":"told","host":2,"name":"b","cluster":"main","slot":2,"incarnation":1,"number":1,"add":["no"]}')
+    assert pipe.service.report("overview")["standing"] == 0
+    assert pipe.counted == {"body_malformed": 2}

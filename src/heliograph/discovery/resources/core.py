@@ -16,7 +16,7 @@ from heliograph.discovery.resources.conditions import ResourceCondition, read_co
 from heliograph.discovery.resources.config import ResourcesConfig
 from heliograph.discovery.resources.forwarding import HERE, Arrival, DirectSend, HostRead, RequestForwarding
 from heliograph.discovery.resources.gathering import AnswerGathering
-from heliograph.discovery.resources.hosting import HostedResource, Hosting
+from heliograph.discovery.resources.hosting import EXPIRED_AT_ONCE, HostedResource, Hosting
 from heliograph.discovery.resources.messages import (
     AdvertisedResource,
     AdvertisementsOffered,
@@ -93,6 +93,7 @@ class ResourceCore:
             self.table,
             self.places,
             config.requests_max,
+            config.cache_s * NS_PER_S,
             network_time=network_time,
             own=self._own,
             send=self._send,
@@ -137,9 +138,9 @@ class ResourceCore:
         if link in self.places.links and link not in self._silent:
             self._send_bytes(link, messages.encode(message))
 
-    def _ask(self, request: ResourceRequest, now: Instant) -> None:
+    def _ask(self, request: ResourceRequest, now: Instant, holder: str) -> None:
         self.flush()
-        self.forwarding.ask(HERE, request, now)
+        self.forwarding.ask(HERE, request, now, holder)
 
     def _found(self, key: tuple[RequestId, int], found: list[FoundResource]) -> None:
         self.gathering.found(key, found)
@@ -217,8 +218,12 @@ class ResourceCore:
         if link not in self.places.links:
             return
         self.flush()
+        unread: list[str] = []
         try:
-            self._hear(link, messages.decode(payload), now)
+            message = messages.decode(payload, unread)
+            for _ in unread:
+                self.count(Reason.BODY_MALFORMED)
+            self._hear(link, message, now)
         except ProtocolError as error:
             self.count(error.reason)
 
@@ -299,11 +304,21 @@ class ResourceCore:
 
     def _tick(self, now: Instant) -> None:
         """End leases and requests that have expired. Begin anew with neighbours that have long taken nothing."""
-        self._expired += self.hosting.expire(now)
-        self.forwarding.expire(now)
+        self._end_leases(now)
+        self._forget_requests(now)
         for link in self.spreading.stalled(now):
             self._begin_anew(link, now)
         self._timers.set("tick", now + TICK_NS, self._tick)
+
+    def _end_leases(self, now: Instant) -> None:
+        gone = self.hosting.expire(now)
+        self._expired += gone
+        if len(gone) >= EXPIRED_AT_ONCE:
+            self._timers.set("leases", now, self._end_leases)  # the next slice
+
+    def _forget_requests(self, now: Instant) -> None:
+        if self.forwarding.expire(now):
+            self._timers.set("forget", now, self._forget_requests)  # the next slice
 
     def take_expired(self) -> list[HostedResource]:
         """The resources whose leases have ended since the last call."""

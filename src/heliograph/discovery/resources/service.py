@@ -94,6 +94,7 @@ class ResourceService:
         self._desk = ResourceDesk(
             *(config, self._core, self._watchers, self._direct, self._announcer, self._timers),
             answer=self._answer,
+            refuse=self._refuse,
             fail=self._fail,
             age_ms=self._age_ms,
             address=lambda: self._address,
@@ -222,6 +223,10 @@ class ResourceService:
     def _answer(self, frame: Frame, body: bytes) -> None:
         if self._session is not None:
             self._session.answer(frame, body)
+
+    def _refuse(self, frame: Frame, reason: Reason, text: str) -> None:
+        if self._session is not None:
+            self._session.refuse(frame, reason, text)
 
     def _fail(self, frame: Frame, where: str, error: Exception, now: Instant) -> None:
         if self._session is not None:

@@ -2,14 +2,16 @@
 
 In:    what we host; what neighbours tell, offer and want; links that come up and end.
 Out:   messages to neighbours; what was new in the table.
-State: what we told others about ourselves: a number, and the advertisements; changes that wait for ``flush``.
-Not here: the table (table.py), our own resources (hosting.py), sending snapshots in portions (snapshots.py).
+State: the number of what we told others about ourselves; changes that wait for ``flush``.
+Not here: the table (table.py), our own resources (hosting.py) and which of them are told (own_advertisements.py),
+       sending snapshots in portions (snapshots.py).
 Paper: [resources] §3: advertisements flood. Design: numbered as interests are (broker/routing/interests.py).
 
 A dynamic advertisement that another of ours covers is not told until that one is removed: requests come here anyway.
 One that its owner attached again is told nevertheless, so that the broker where it was before removes it. A broker that
 finds a gap asks the sender for a snapshot. On a new link each side offers what it has. Changes of our own resources
-that arrive together are told in one message: they wait until ``flush``, at the latest until the next wake.
+that arrive together are told in one message: they wait until ``flush``, at the latest until the next wake. What a
+removed one covered is told in slices, one for each ``flush`` or wake.
 
 A change, and a snapshot that fits in one message, is passed on at once. A longer snapshot comes in parts, from one
 neighbour, and is offered to the others once it is whole; what others tell of that broker meanwhile is ignored, because
@@ -22,7 +24,6 @@ from collections.abc import Callable, Iterable
 
 from msgspec.structs import replace
 
-from heliograph.discovery.resources.conditions import ResourceCondition, read_condition
 from heliograph.discovery.resources.messages import (
     ADVERTISEMENTS_PER_BODY_MAX,
     IDS_PER_BODY_MAX,
@@ -32,91 +33,15 @@ from heliograph.discovery.resources.messages import (
     Message,
     in_parts,
 )
+from heliograph.discovery.resources.own_advertisements import OwnAdvertisements
 from heliograph.discovery.resources.places import Places
 from heliograph.discovery.resources.snapshots import Head, Snapshots
 from heliograph.discovery.resources.table import AdvertisementTable, HostingBroker, TableDifference
 from heliograph.errors import Reason
 from heliograph.machine import Instant, LinkId
-from heliograph.matching.boxes.index import BoxIndex, IndexFullError
 from heliograph.model.ages import lacks
 
 Send = Callable[[LinkId, Message], None]
-
-
-class OwnAdvertisements:
-    """What we host, and which of it is told: advertisements that no other of ours covers."""
-
-    def __init__(self) -> None:
-        self.all: dict[int, AdvertisedResource] = {}
-        self.told: dict[int, AdvertisedResource] = {}
-        self._index = BoxIndex()  # of dynamic ones that are told
-        self._slots: dict[int, int] = {}
-        self._ids: dict[int, int] = {}
-
-    def change(
-        self, came: Iterable[AdvertisedResource], went: Iterable[int]
-    ) -> tuple[list[AdvertisedResource], list[int]]:
-        """What has to be told of a change: the new advertisements, and the removed ones."""
-        add: dict[int, AdvertisedResource] = {}
-        remove: dict[int, None] = {}
-        freed: list[AdvertisedResource] = []
-        for resource in went:
-            advertised = self.all.pop(resource, None)
-            if advertised is not None and resource in self.told:
-                freed.append(advertised)
-                self._untell(resource)
-                remove[resource] = None
-        for advertised in came:
-            if advertised.id in self.told:
-                self._untell(advertised.id)
-            self.all[advertised.id] = advertised
-            self._tell(advertised, add)
-        for advertised in freed:
-            if not advertised.is_static:
-                self._tell_covered(advertised, add)
-        return list(add.values()), [resource for resource in remove if resource not in add]
-
-    def _tell(self, advertised: AdvertisedResource, add: dict[int, AdvertisedResource]) -> None:
-        condition = read_condition(advertised.where)
-        if not advertised.is_static:
-            if self._is_covered(condition) and not advertised.attached:
-                return
-            self._enter(advertised.id, condition)
-        self.told[advertised.id] = add[advertised.id] = advertised
-
-    def _enter(self, resource: int, condition: ResourceCondition) -> None:
-        slot = self._index.spare
-        try:
-            self._index.add(slot, condition.conjunction)
-        except IndexFullError:
-            return  # it covers no other one
-        self._slots[resource] = slot
-        self._ids[slot] = resource
-
-    def _is_covered(self, condition: ResourceCondition) -> bool:
-        """True if every request that overlaps this also overlaps another one with the same attributes."""
-        return any(
-            read_condition(self.told[self._ids[slot]].where).box.keys() == condition.box.keys()
-            for slot in self._index.coverers(condition.conjunction)
-        )
-
-    def _untell(self, resource: int) -> None:
-        del self.told[resource]
-        slot = self._slots.pop(resource, None)
-        if slot is not None:
-            self._index.remove(slot)
-            del self._ids[slot]
-
-    def _tell_covered(self, gone: AdvertisedResource, add: dict[int, AdvertisedResource]) -> None:
-        """Tell the advertisements that only the removed one covered."""
-        wide = read_condition(gone.where)
-        for advertised in self.all.values():
-            if (
-                not advertised.is_static
-                and advertised.id not in self.told
-                and wide.covers(read_condition(advertised.where))
-            ):
-                self._tell(advertised, add)
 
 
 class Spreading:
@@ -181,10 +106,12 @@ class Spreading:
 
     def flush(self) -> None:
         """Tell the changes that wait, in as few messages as possible."""
-        if not self._came and not self._went:
+        if not self._came and not self._went and not self._own.is_unfinished:
             return
         came, went, self._came, self._went = self._came, self._went, {}, {}
         add, remove = self._own.change(came.values(), went)
+        if self._own.is_unfinished:
+            self._later()
         if (add or remove) and not self._is_known:
             self._tell_all()
             return
