@@ -41,7 +41,11 @@ def test_publications_reach_the_far_machine_with_the_last_byte_of_their_frame() 
     last = len(in_parcel(publication(0, 2)))
 
     stream.flow.write(data)
-    assert stream.told() == [("carried", "a", "b", "p", 1), ("carried", "a", "b", "q", 1), ("carried", "a", "b", "p", 2)]
+    assert stream.told() == [
+        ("carried", "a", "b", "p", 1),
+        ("carried", "a", "b", "q", 1),
+        ("carried", "a", "b", "p", 2),
+    ]
     stream.flow.hand_over(len(data) - last - 1)
     assert stream.told() == []
     stream.flow.hand_over(1)

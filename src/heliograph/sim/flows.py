@@ -49,14 +49,23 @@ class Flow:
     def write(self, data: bytes) -> None:
         """The machine wrote these whole frames."""
         for payload, end in payloads_inside(data):
-            index, session, number = MARK.unpack_from(payload) if len(payload) >= MARK.size else (len(self._clients), 0, 0)
-            if index < len(self._clients):  # a simulated program published it
+            publication = self._marked(payload)
+            if publication is None:
+                continue
+            if self._is_between_brokers and "carried" in self._tells:
                 source, target, _, _ = self._path
-                if self._is_between_brokers and "carried" in self._tells:
-                    self._journal.write("carried", source, target, self._clients[index], number)
-                if "reached" in self._tells:
-                    self._ends.append((self._written + end, (self._clients[index], session, number)))
+                publisher, _, number = publication
+                self._journal.write("carried", source, target, publisher, number)
+            if "reached" in self._tells:
+                self._ends.append((self._written + end, publication))
         self._written += len(data)
+
+    def _marked(self, payload: bytes) -> Publication | None:
+        """The publication with this payload; None if no simulated program made it."""
+        if len(payload) < MARK.size:
+            return None
+        index, session, number = MARK.unpack_from(payload)
+        return (self._clients[index], session, number) if index < len(self._clients) else None
 
     def hand_over(self, size: int) -> None:
         """The far machine was given this many more bytes."""

@@ -45,8 +45,8 @@ class End:
 
     # fmt: off
     __slots__ = (
-        "busy_until", "deaf", "delay", "far", "flight", "flow", "held", "high", "host", "hung", "last", "link", "low", "odd",
-        "over", "peer", "pending", "pipe", "pressed", "reason", "scheduled", "seat", "silent", "stops", "tamper",
+        "busy_until", "deaf", "delay", "far", "flight", "flow", "held", "high", "host", "hung", "last", "link", "low",
+        "odd", "over", "peer", "pending", "pipe", "pressed", "reason", "scheduled", "seat", "silent", "stops", "tamper",
         "told_pressed", "writer",
     )
     # fmt: on

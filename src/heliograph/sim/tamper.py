@@ -1,7 +1,8 @@
 """Inspects streams, which only a simulated world may do: to record what travels (flows.py), or to plant a bug.
 
 In:    bytes that a machine wrote at once: whole frames.
-Out:   the same bytes without their first EVENT, DELIVERY or PARCEL; the payloads of EVENTs, also inside PARCELs and DELIVERYs.
+Out:   the same bytes without their first EVENT, DELIVERY or PARCEL; the payloads of EVENTs, also inside PARCELs and
+       DELIVERYs.
 State: none.
 Not here: when a bug is planted (faults.py); parsing frames for any other reason (wire/scan.py).
 """

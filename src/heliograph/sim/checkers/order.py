@@ -15,8 +15,9 @@ overtaken on the way to this broker. Two things may be read after a later public
 - What was overtaken in trouble. Trouble lasts from the start until two seconds after it, and from a fault of the
   network until two seconds after its end. Changing costs and added links are no faults. The later publication must have
   been between the publisher's broker and the subscriber's in trouble: that it was read or waited to be sent in trouble,
-  or that the earlier one was published in trouble, excuses nothing. The broker that sent the earlier one must have counted as many
-  late publications since it started as subscribers had from it. A crashed broker is asked as it crashes.
+  or that the earlier one was published in trouble, excuses nothing. The broker that sent the earlier one must have
+  counted as many late publications since it started as subscribers had from it. A crashed broker is asked as it
+  crashes.
 - What the publisher repeated. It lost its link after publishing the earlier one, and the subscriber got the later one
   over a link that ended before it got the earlier one.
 """
@@ -128,9 +129,10 @@ class Order(Checker):
             if self._broke.get(publisher, -1) >= self._published[publisher, number]:  # it may have been repeated
                 highest = {each: most for each, most in highest.items() if each >= link}
                 calm = {each: most for each, most in calm.items() if each >= link}
-            before = max(calm.values(), default=0)
-            if number < before or (number < max(highest.values(), default=0) and not self._is_counted(life, publication)):
-                before = before if number < before else max(highest.values())
+            before, most = max(calm.values(), default=0), max(highest.values(), default=0)
+            if before < number < most and not self._is_counted(life, publication):
+                before = most
+            if number < before:
                 self.blame(f"{who} got publication {number} of {publisher} on {topic} after its publication {before}")
             else:
                 self.excused += 1
