@@ -31,6 +31,7 @@ from heliograph.sim.tamper import without_frame
 
 FLUSH_NS_MAX = SECOND  # how long a driver waits for the last writes of a link that was hung up
 MARK_BYTES_MIN = 512
+PIECE_BYTES_MAX = 1 << 16  # what a driver reads at once; a link of limited bandwidth hands it over when it has come
 
 _pack_write = WRITE.pack
 
@@ -262,8 +263,23 @@ class SimulatedNetwork:
         if end.flow is not None:
             end.flow.write(data)
         if self._ns_per_kib:
-            instant = end.busy_until = max(instant, end.busy_until) + (len(data) * self._ns_per_kib >> 10)
+            for start in range(0, len(data) - PIECE_BYTES_MAX, PIECE_BYTES_MAX):
+                self._send_piece(end, data[start : start + PIECE_BYTES_MAX], instant)
+            data = data[(len(data) - 1) // PIECE_BYTES_MAX * PIECE_BYTES_MAX :]
+            instant = self._sent_at(end, data, instant)
         return instant, data
+
+    def _sent_at(self, end: End, data: bytes, instant: int) -> int:
+        """When a link of limited bandwidth has sent this, behind what it sends already."""
+        end.busy_until = max(instant, end.busy_until) + (len(data) * self._ns_per_kib >> 10)
+        return end.busy_until
+
+    def _send_piece(self, end: End, data: bytes, instant: int) -> None:
+        """Send a part of a large write: the far machine gets it while the rest is still being sent."""
+        end.pending += len(data)
+        end.last = max(end.last, self._sent_at(end, data, instant) + end.delay)
+        end.flight.append((end.last, data))
+        self.resume(end)
 
     def put_through(self, end: End, data: bytes) -> None:
         """Deliver at once, as a pipe takes no time, unless the machine at the far end holds it."""
