@@ -39,13 +39,14 @@ T = TypeVar("T")
 class Incarnations(Generic[T]):
     """Judges incarnations that neighbours state, and has refused items asked for again once they can be believed."""
 
-    __slots__ = ("_ahead_ns", "_ask", "_timers", "_waiting")
+    __slots__ = ("_ahead_ns", "_ask", "_soonest", "_timers", "_waiting")
 
     def __init__(self, timers: Timers, ask: Callable[[int, list[T], Instant], None]) -> None:
         self._timers = timers
         self._ask = ask  # ask a neighbour for these items again, if it is still there
         self._ahead_ns = 0  # wall time minus our own
         self._waiting: dict[int, dict[T, int]] = {}  # neighbour -> items -> their incarnations
+        self._soonest: int | None = None  # the lowest of these
 
     def clock(self, wall_ns: int, now: Instant) -> None:
         """The time of our wall clock."""
@@ -66,21 +67,21 @@ class Incarnations(Generic[T]):
         if beyond_ms <= WAIT_MS_MAX and (item in waiting or len(waiting) < WAITING_MAX):
             self._waiting[neighbour] = waiting
             waiting[item] = incarnation
-            self._wait(now)
+            if self._soonest is None or incarnation < self._soonest:
+                self._wait(incarnation, now)
         return True
 
     def forget(self, neighbour: int) -> None:
         """A neighbour is gone: on a new link it offers what it has."""
         self._waiting.pop(neighbour, None)
 
-    def _wait(self, now: Instant) -> None:
-        if self._waiting:
-            soonest = min(incarnation for items in self._waiting.values() for incarnation in items.values())
-            beyond_ms = max(1, soonest - self.highest(now))
-            self._timers.set("ahead", now + beyond_ms * NS_PER_MS, self._ask_again)
+    def _wait(self, soonest: int, now: Instant) -> None:
+        self._soonest = soonest
+        beyond_ms = max(1, soonest - self.highest(now))
+        self._timers.set("ahead", now + beyond_ms * NS_PER_MS, self._ask_again)
 
     def _ask_again(self, now: Instant) -> None:
-        highest = self.highest(now)
+        highest, self._soonest = self.highest(now), None
         for neighbour, waiting in list(self._waiting.items()):
             due = [item for item, incarnation in waiting.items() if incarnation <= highest]
             for item in due:
@@ -89,7 +90,9 @@ class Incarnations(Generic[T]):
                 del self._waiting[neighbour]
             if due:
                 self._ask(neighbour, due, now)
-        self._wait(now)
+        if self._waiting:
+            left = [incarnation for waiting in self._waiting.values() for incarnation in waiting.values()]
+            self._wait(min(left), now)
 
 
 class Outbidding:
