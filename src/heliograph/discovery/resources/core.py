@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from heliograph.discovery.resources import messages
 from heliograph.discovery.resources.conditions import ResourceCondition, read_condition
 from heliograph.discovery.resources.config import ResourcesConfig
@@ -37,6 +39,7 @@ from heliograph.discovery.resources.standing import StandingForwarding
 from heliograph.discovery.resources.table import AdvertisementTable, HostingBroker, TableDifference, TableRow
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant, LinkId, Timers
+from heliograph.timekeeping.incarnations import Incarnations, Outbidding
 from heliograph.wire.ways import WaysHere
 
 NS_PER_S = 1_000_000_000
@@ -78,8 +81,11 @@ class ResourceCore:
         self._is_ticking = False
         self._silent: dict[LinkId, None] = {}  # neighbours without this service
         self._unreachable: dict[int, Instant] = {}  # hosting brokers that are out of reach, and since when
+        self.incarnations: Incarnations[int] = Incarnations(timers, self._ask_again)
+        self._outbidding = Outbidding(timers, self._raise_incarnation)
+        self._incarnation_min = 0  # of ours: others know an advertisement of ours under the one before
         self.spreading = Spreading(
-            *(self.table, self.places, self._send, self.count, self._learned),
+            *(self.table, self.places, self.incarnations, self._outbidding, self._send, self.count, self._learned),
             later=lambda: timers.set("spread", 0, lambda now: self.spreading.flush()),
         )
         self.hosting = Hosting(
@@ -194,6 +200,7 @@ class ResourceCore:
     def hear_ways(self, ways: WaysHere, now: Instant) -> None:
         """The neighbours and ways have changed. With the first ones, time begins to pass."""
         self.flush()
+        ways = replace(ways, incarnation=max(ways.incarnation, self._incarnation_min))
         if not self._is_ticking:
             self._is_ticking = True
             self._timers.set("tick", now + TICK_NS, self._tick)
@@ -207,6 +214,19 @@ class ResourceCore:
             self.spreading.greet(link)
         self.standing.ways_changed()
         self._look_for_lost(now)
+
+    def _raise_incarnation(self, newest: int, is_contested: bool, now: Instant) -> None:
+        """Others know advertisements of ours that are newer than ours: tell ours again under a higher incarnation."""
+        if is_contested:
+            self.count(Reason.NAME_TAKEN)
+        ways = self.places.ways
+        assert ways is not None
+        self._incarnation_min = newest + 1
+        self.hear_ways(ways, now)
+
+    def _ask_again(self, link: LinkId, hosts: list[int], now: Instant) -> None:
+        """What a neighbour told of these was not believed, and can be now."""
+        self.spreading.ask_again(link, hosts)
 
     def _link_down(self, link: LinkId, now: Instant) -> None:
         self.spreading.link_down(link)
@@ -256,13 +276,13 @@ class ResourceCore:
             case RequestsStirred():
                 self.standing.hear_stirred(link, message)
             case AdvertisementsTold():
-                self.spreading.hear_told(link, message)
+                self.spreading.hear_told(link, message, now)
             case AdvertisementsOffered():
                 if message.fresh:
                     self._link_down(link, now)
                     self.spreading.greet(link)
                     self.standing.ways_changed()
-                self.spreading.hear_offer(link, message)
+                self.spreading.hear_offer(link, message, now)
 
     def hear_refusal(self, link: LinkId, reason: Reason, now: Instant) -> None:
         """Our message did not arrive. If the service is missing there, send no more; otherwise start again soon."""

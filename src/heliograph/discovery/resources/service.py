@@ -243,9 +243,11 @@ class ResourceService:
     # -- the rest of the contract -----------------------------------------------------------------------------------
 
     def clock(self, wall_ns: int, now: Instant) -> None:
-        """The wall clock, used until the broker reports network time, and for the ends of certificates."""
+        """The wall clock, used until the broker reports network time, for the ends of certificates, and to judge
+        incarnations."""
         self._direct.clock(wall_ns, now)
         self._time.clock(wall_ns, now)
+        self._core.incarnations.clock(wall_ns, now)
 
     def wake(self, now: Instant) -> None:
         """Time has passed."""

@@ -39,7 +39,8 @@ from heliograph.discovery.resources.snapshots import Head, Snapshots
 from heliograph.discovery.resources.table import AdvertisementTable, HostingBroker, TableDifference
 from heliograph.errors import Reason
 from heliograph.machine import Instant, LinkId
-from heliograph.model.ages import lacks
+from heliograph.model.ages import Age, lacks
+from heliograph.timekeeping.incarnations import Incarnations, Outbidding
 
 Send = Callable[[LinkId, Message], None]
 
@@ -51,6 +52,8 @@ class Spreading:
         self,
         table: AdvertisementTable,
         places: Places,
+        incarnations: Incarnations[int],
+        outbidding: Outbidding,
         send: Send,
         count: Callable[[Reason], None],
         learned: Callable[[HostingBroker, TableDifference], None],
@@ -58,6 +61,8 @@ class Spreading:
     ) -> None:
         self._table = table
         self._places = places
+        self._incarnations = incarnations
+        self._outbidding = outbidding
         self._send = send
         self._count = count
         self._learned = learned
@@ -67,6 +72,7 @@ class Spreading:
         self._went: dict[int, None] = {}
         self._number = 0
         self._told_as: tuple[str, int, int] | None = None  # our place and incarnation
+        self._is_contested = False  # others know, or knew, something newer about us than we told
         self.frames_told = 0
         self._snapshots = Snapshots(send)
         self._arriving: dict[int, LinkId] = {}  # brokers whose snapshot is arriving, and from which neighbour
@@ -80,6 +86,7 @@ class Spreading:
     def link_down(self, link: LinkId) -> None:
         """A neighbour is gone, does not have the service, or begins anew. Others may have what it was sending."""
         self._awaited.pop(link, None)
+        self._incarnations.forget(link)
         self._snapshots.drop(link)
         lost = [host for host, source in self._arriving.items() if source == link]
         for host in lost:
@@ -178,7 +185,7 @@ class Spreading:
         if self._places.ways is None or self._told_as == (*self._places.here, self._places.ways.incarnation):
             return
         self._told_as = (*self._places.here, self._places.ways.incarnation)
-        if self._own.told:
+        if self._own.told or self._is_contested:
             self._tell_all()
 
     def greet(self, link: LinkId, fresh: bool = False) -> None:
@@ -192,7 +199,7 @@ class Spreading:
             some = has[start : start + IDS_PER_BODY_MAX]
             self._send(link, AdvertisementsOffered(some, fresh=fresh and not start, more=more))
 
-    def hear_offer(self, link: LinkId, offer: AdvertisementsOffered) -> None:
+    def hear_offer(self, link: LinkId, offer: AdvertisementsOffered, now: Instant) -> None:
         """What a neighbour has, what it wants, and what it has taken."""
         if offer.taken:
             self._snapshots.taken(link, offer.taken)
@@ -200,9 +207,11 @@ class Spreading:
         me = self._places.ways.broker if self._places.ways is not None else 0
         wants = []
         for broker, incarnation, number in offer.has:
-            if broker == me and not self._is_known:
-                self._tell_all()  # the neighbour remembers an earlier incarnation of ours
-            elif broker != me and self._lacks(broker, (incarnation, number)):
+            if self._is_ahead(link, broker, incarnation, now):
+                continue
+            if broker == me:
+                self._hear_of_us((incarnation, number), now)
+            elif self._lacks(broker, (incarnation, number)):
                 wants.append(broker)
         if wants:
             self._send(link, AdvertisementsOffered(wants=wants))
@@ -225,18 +234,20 @@ class Spreading:
         self.frames_told += -(-len(resources) // ADVERTISEMENTS_PER_BODY_MAX) or 1
         self._snapshots.begin(link, (host.broker, host.name, *host.place, *host.age), resources)
 
-    def hear_told(self, link: LinkId, told: AdvertisementsTold) -> None:
+    def hear_told(self, link: LinkId, told: AdvertisementsTold, now: Instant) -> None:
         """What a broker hosts; passed on if it is new."""
         me = self._places.ways
         if told.paced:
             self._send(link, AdvertisementsOffered(taken=[(told.host, told.part)]))
         if me is None:
             return
-        if told.host == me.broker:
-            self._hear_of_us(told)
-            return
         if told.full and not told.more:
             self._arrived(link, told.host)
+        if self._is_ahead(link, told.host, told.incarnation, now):
+            return
+        if told.host == me.broker:
+            self._hear_of_us(told.age, now)
+            return
         host = self._table.hosts.get(told.host)
         if host is not None and self._comes_from_another(link, told, host):
             return
@@ -280,19 +291,27 @@ class Spreading:
             if not awaited:
                 del self._awaited[link]
 
-    def _hear_of_us(self, told: AdvertisementsTold) -> None:
+    def _is_ahead(self, link: LinkId, host: int, incarnation: int, now: Instant) -> bool:
+        """True, and counted, if we do not believe this incarnation."""
+        is_ahead = self._incarnations.refuses(incarnation, link, host, now)
+        if is_ahead:
+            self._count(Reason.INCARNATION_AHEAD)
+        return is_ahead
+
+    def ask_again(self, link: LinkId, hosts: list[int]) -> None:
+        """Ask a neighbour for everything that these host."""
+        for start in range(0, len(hosts), IDS_PER_BODY_MAX):
+            self._send(link, AdvertisementsOffered(wants=hosts[start : start + IDS_PER_BODY_MAX]))
+
+    def _hear_of_us(self, age: Age, now: Instant) -> None:
         """A broker remembers an earlier incarnation of ours, or lies: what we host now is newer."""
         me = self._places.ways
         assert me is not None
-        if told.age <= (me.incarnation, self._number):
-            if not self._is_known:
-                self._tell_all()
-            return
-        if told.incarnation == me.incarnation:
-            self._number = max(self._number, told.number)
+        ours = (me.incarnation, self._number)
+        if age <= ours and not self._is_known:
             self._tell_all()
-        else:
-            self._count(Reason.NAME_TAKEN)
+        self._is_contested = self._is_contested or age > ours
+        self._outbidding.hear(age, ours, now)
 
     def _tell(self, told: AdvertisementsTold, source: LinkId | None) -> None:
         if told.paced:
