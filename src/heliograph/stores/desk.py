@@ -4,9 +4,11 @@ In:    SERVICE frames of clients; advertisements; answers of stores; which store
 Out:   answers to `find` and `forget`; requests to stores, with the requester's identity and what it may hear; the
        stores' answers to clients.
 State: known stores, requests in progress.
-Not here: stores (store.py), what requests mean (wire/stores.py), readings of clients that leave (leaving.py).
+Not here: stores (store.py), what requests mean (wire/stores.py), readings of clients that leave (leaving.py), what
+          services of neighbours tell each other (hearsay.py).
 
-It is idle until the first request: in a network without stores it has nothing to do.
+It listens from its start, so that it knows the stores that are away; its first request asks all stores to advertise.
+In a network without stores it says and hears nothing.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from heliograph.model.chance import Seed, secret_of
 from heliograph.model.identity import Role
 from heliograph.model.publication import Publication
 from heliograph.services.broker_session import BrokerSession
+from heliograph.stores.hearsay import Hearsay
 from heliograph.stores.known import KnownStores
 from heliograph.stores.leaving import LeavingClients
 from heliograph.wire import bodies
@@ -65,6 +68,7 @@ class StoresDesk:
         self._open: dict[int, _Open] = {}
         self._waiting: list[_Open] = []  # requests that wait for a store to become known
         self._leaving = LeavingClients(self._close)
+        self._hearsay = Hearsay(self._known, self._leaving, self._tell_neighbour, self._try_again)
         self._malformed = 0
 
     def attach(self, link: LinkId, peer: Peer, now: Instant) -> None:
@@ -75,8 +79,12 @@ class StoresDesk:
             serve=self._serve,
             stored=self._answered,
             welcome=self._welcomed,
-            attendant=self._leaving,
+            attendant=self._hearsay,
         )
+        self._session.hello(NAME)
+        self._session.attend(NAME)
+        self._session.subscribe(wire.ADVERTISEMENT, self._heard)
+        self._session.subscribe(wire.FORGOTTEN, self._heard_forgotten)
 
     def detach(self, link: LinkId, reason: Reason, now: Instant) -> None:
         """The broker is detached, and with it all requesters."""
@@ -84,6 +92,7 @@ class StoresDesk:
         self._open.clear()
         self._waiting.clear()
         self._leaving.clear()
+        self._hearsay.clear()
 
     def receive(self, link: LinkId, data: bytes, now: Instant) -> None:
         """Bytes from the broker."""
@@ -99,10 +108,6 @@ class StoresDesk:
         if self._awake_at is not None or self._session is None:
             return
         self._awake_at = now
-        self._session.hello(NAME)
-        self._session.attend(NAME)
-        self._session.subscribe(wire.ADVERTISEMENT, self._heard)
-        self._session.subscribe(wire.FORGOTTEN, self._heard_forgotten)
         self._session.publish(wire.WANTED, b"{}")
         for wait_ms in WANTED_MS:
             self._timers.set(("wanted", wait_ms), now + wait_ms * NS_PER_MS, self._want)
@@ -123,6 +128,10 @@ class StoresDesk:
             return
         self._known.hear(advertisement, now)
         self._try_again(now)
+
+    def _tell_neighbour(self, link: LinkId, message: bytes) -> None:
+        if self._session is not None:
+            self._session.send(link, message)
 
     def _heard_forgotten(self, publication: Publication, now: Instant) -> None:
         try:
@@ -293,7 +302,8 @@ class StoresDesk:
         return {
             "awake": self._awake_at is not None,
             "stores": len(self._known),
+            "away": self._known.away,
             "under_way": len(self._open),
             "waiting": len(self._waiting),
-            "malformed": self._malformed,
+            "malformed": self._malformed + self._hearsay.malformed,
         }
