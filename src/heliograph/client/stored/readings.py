@@ -261,19 +261,19 @@ class Readers:
             return
         failed = partial(self._not_opened, reader, reading)
         if reader.lacks_end(reading):
-            told = partial(self._told_end, reader, reading)
+
+            def told(answer: Any, now: Instant) -> None:
+                """Where its log ends: a replay ends there too."""
+                if self._by_channel.get(reading.channel) == (reader, reading):
+                    reading.end_before(next((log.next for log in answer.logs if log.log == MAIN), 0))
+                    self._open(reader, reading, now)
+
             asked = self._calls.ask(ListLogs(reading.store.store), LogsFound, told, failed)
         else:
             opened = partial(self._opened, reader, reading)
             asked = self._calls.ask(open_channel(reader, reading), ChannelOpened, opened, failed)
         if asked:
             reading.ask()
-
-    def _told_end(self, reader: StoreReader, reading: LogReading, answer: Any, now: Instant) -> None:
-        """A store told where its log ends: a replay ends there too."""
-        if self._by_channel.get(reading.channel) == (reader, reading):
-            reading.end_before(next((log.next for log in answer.logs if log.log == MAIN), 0))
-            self._open(reader, reading, now)
 
     def _opened(self, reader: StoreReader, reading: LogReading, answer: Any, now: Instant) -> None:
         if self._by_channel.get(reading.channel) != (reader, reading):
