@@ -11,8 +11,8 @@ from heliograph.errors import Reason
 from heliograph.machine import Machine, Peer
 from heliograph.stores.config import StoreConfig
 from heliograph.stores.desk import StoresDesk
-from heliograph.wire import stores
-from heliograph.wire.frames import Frame, Kind, ServiceFlag, service
+from heliograph.wire import bodies, stores
+from heliograph.wire.frames import Frame, Kind, ServiceFlag, control, service
 from heliograph.wire.limits import SERVICE_HOP_BYTES_MAX
 from heliograph.wire.requests import Asker
 from heliograph.wire.ways import LinkedBroker, WaysHere, Word
@@ -25,6 +25,7 @@ pytestmark = pytest.mark.req("N11")
 MS = 1_000_000
 HOUR_MS = 3_600_000
 STORE = "00000000000000aa"
+INBOX = b"Inbox/00000000000000bb/00000000000000dd"
 ADMIN, CLIENT = ("admin", "client"), ("client",)
 
 
@@ -94,6 +95,15 @@ class Desk:
     def hear_from(self, link: int, payload: bytes) -> None:
         self.machine.receive(1, service(stores.STORES, payload, 0, link, flags=ServiceFlag.NEIGHBOUR), self.now)
         self.take()
+
+    def welcome(self) -> None:
+        body = bodies.Welcome(1, "b", 1, "00000000000000cc", "stores", [], [], {}, 9, INBOX.decode())
+        self.machine.receive(1, control(Kind.WELCOME, 0, bodies.encode(body)), self.now)
+        self.take()
+
+    def answered(self) -> Frame:
+        """The late answer to the last request."""
+        return self._answers.pop(self._numbers)
 
     def found(self, topic: str = "orders/1") -> tuple[list[str], list[str]]:
         told = self.ask(do="find", topic=topic)
@@ -237,6 +247,20 @@ def test_many_stores_with_long_patterns_are_told_in_messages_that_fit() -> None:
     for _, message in here.told:
         there.hear_from(5, message)
     assert [one["name"] for one in there.ask(do="find")["stores"]] == [f"s{number:02}" for number in range(1, 40)]
+
+
+def test_an_answer_counts_only_if_it_comes_from_the_store_that_was_asked() -> None:
+    desk = Desk()
+    desk.welcome()
+    desk.advertise()
+    desk.published.clear()
+    assert desk.ask(do="logs", store=STORE) is None
+    number = json.loads(desk.published[-1].payload)["number"]
+    for store, log in ((0xBB, "theirs"), (0xAA, "main")):
+        answer = stores.encode(stores.LogsFound([stores.LogEntry(log, 0, 1, 1)]))
+        desk.machine.receive(1, stores.stored(INBOX, store, number, answer, flags=stores.StoredFlag.ANSWER), desk.now)
+    desk.take()
+    assert [one["log"] for one in json.loads(desk.answered().payload)["logs"]] == ["main"]
 
 
 def test_what_another_service_tells_in_a_form_that_nobody_knows_is_counted() -> None:

@@ -51,6 +51,7 @@ class _Open:
     request: wire.StoreRequest
     asker: Asker
     until: Instant
+    store: str = ""  # once it was passed on
 
 
 class StoresDesk:
@@ -68,7 +69,7 @@ class StoresDesk:
         self._open: dict[int, _Open] = {}
         self._waiting: list[_Open] = []  # requests that wait for a store to become known
         self._leaving = LeavingClients(self._close)
-        self._hearsay = Hearsay(self._known, self._leaving, self._tell_neighbour, self._try_again)
+        self._hearsay = Hearsay(self._known, self._leaving, self._try_again)
         self._malformed = 0
 
     def attach(self, link: LinkId, peer: Peer, now: Instant) -> None:
@@ -82,6 +83,7 @@ class StoresDesk:
             attendant=self._hearsay,
         )
         self._session.hello(NAME)
+        self._hearsay.begin(self._session.send)
         self._session.attend(NAME)
         self._session.subscribe(wire.ADVERTISEMENT, self._heard)
         self._session.subscribe(wire.FORGOTTEN, self._heard_forgotten)
@@ -128,10 +130,6 @@ class StoresDesk:
             return
         self._known.hear(advertisement, now)
         self._try_again(now)
-
-    def _tell_neighbour(self, link: LinkId, message: bytes) -> None:
-        if self._session is not None:
-            self._session.send(link, message)
 
     def _heard_forgotten(self, publication: Publication, now: Instant) -> None:
         try:
@@ -232,7 +230,7 @@ class StoresDesk:
             self._session.answer(asked.frame, b"{}")
         else:
             self._next += 1
-            self._open[number] = replace(asked, until=now + TIME_OUT_MS * NS_PER_MS)
+            self._open[number] = replace(asked, until=now + TIME_OUT_MS * NS_PER_MS, store=request.store)
             if len(self._open) == 1:
                 self._timers.set("open", now + TIME_OUT_MS * NS_PER_MS, self._time_out)
         self._leaving.note(asked.frame.origin, asked.asker, request, number)
@@ -251,10 +249,11 @@ class StoresDesk:
             self._session.publish(wire.REQUEST % int(request.store, 16), self._passed(0, asker, request))
 
     def _answered(self, frame: Frame, now: Instant) -> None:
-        """An answer of a store."""
-        opened = self._open.pop(frame.sequence, None) if frame.flags & StoredFlag.ANSWER else None
-        if opened is None or self._session is None:
+        """An answer of a store. Only the one that was asked is heard."""
+        opened = self._open.get(frame.sequence) if frame.flags & StoredFlag.ANSWER else None
+        if opened is None or self._session is None or f"{frame.origin:016x}" != opened.store:
             return
+        del self._open[frame.sequence]
         is_refusal = frame.flags & StoredFlag.REFUSAL
         self._session.answer(opened.frame, frame.payload, ServiceFlag.REFUSAL if is_refusal else 0)
 

@@ -35,18 +35,21 @@ Send = Callable[[LinkId, bytes], None]
 class Hearsay:
     """The attendant of the service `stores` (services/broker_session.py). ``learned``: stores became known."""
 
-    def __init__(
-        self, known: KnownStores, leaving: LeavingClients, send: Send, learned: Callable[[Instant], None]
-    ) -> None:
+    def __init__(self, known: KnownStores, leaving: LeavingClients, learned: Callable[[Instant], None]) -> None:
         self._known = known
         self._leaving = leaving
-        self._send = send
+        self._send: Send | None = None
         self._learned = learned
         self._neighbours: dict[LinkId, None] = {}
         self.malformed = 0
 
+    def begin(self, send: Send) -> None:
+        """The broker is attached."""
+        self._send = send
+
     def clear(self) -> None:
         """The broker is detached."""
+        self._send = None
         self._neighbours.clear()
 
     def hear_ways(self, ways: WaysHere, now: Instant) -> None:
@@ -72,7 +75,9 @@ class Hearsay:
     def _tell(self, links: list[LinkId], stores: Iterable[ToldStore]) -> None:
         rows = iter(stores)
         row: msgspec.Raw | None = None
-        for _ in range(MESSAGES_MAX if links else 0):
+        if self._send is None or not links:
+            return
+        for _ in range(MESSAGES_MAX):
             page, row = one_page(rows, row, bytes_max=ROWS_BYTES, rows_max=wire.TOLD_MAX)
             message = msgspec.json.encode({"stores": page})
             if page and len(message) <= SERVICE_HOP_BYTES_MAX:  # a single longer one is told to nobody
