@@ -282,7 +282,7 @@ def test_covered_notices_a_broker_and_a_cluster_that_tell_too_much() -> None:
             "clusters": [{"cluster": "main", "interests": by_cluster, "listening": listening}],
         }
 
-    world = World("covered", reports={"map": told(2, 3)})
+    world = World("covered", reports={"map": told(4, 5)})
     for who in ("s", "far"):
         world.subscribe(who, 1, "x/#", where="a > 1")
         for number in range(2, 9):
@@ -292,7 +292,7 @@ def test_covered_notices_a_broker_and_a_cluster_that_tell_too_much() -> None:
     _, _, kind, _, (text,) = world.journal.entries[-1]
     assert (kind, text) == ("measured", "15 subscriptions, 86 % covered: brokers told 2 interests, clusters 1")
 
-    world.reports = {"map": told(3, 4)}
+    world.reports = {"map": told(5, 6)}
     assert world.verdict() == [
         "a has told 2 interests, but 1 cover everything that is wanted there",
         "b has told 2 interests, but 1 cover everything that is wanted there",
@@ -302,7 +302,7 @@ def test_covered_notices_a_broker_and_a_cluster_that_tell_too_much() -> None:
 
 @pytest.mark.req("N19")
 def test_covered_compares_interests_that_only_listen_among_themselves() -> None:
-    report = {"broker": "x", "members": [{"broker": "x", "interests": 2, "listening": 1}], "clusters": []}
+    report = {"broker": "x", "members": [{"broker": "x", "interests": 4, "listening": 1}], "clusters": []}
     world = World("covered", reports={"map": report})
     for who in ("s", "far"):
         world.subscribe(who, 1, "x/y")

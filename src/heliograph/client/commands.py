@@ -131,6 +131,8 @@ class ReadStores:
     since_us: int | None = None  # … and not before the first publication stored at this time or later
     ends: dict[str, int] = field(default_factory=dict)  # by store: end before this position
     until_us: int | None = None  # … or before the first publication stored after this time
+    follow: bool = False  # a replay goes on with what is stored later; otherwise it ends, in a store that has no other
+    # end, with what that store had when it was first asked
     pace: float = 0.0  # 0: full speed; 1: as fast as they were published; 2: twice as fast
     window: int = 1_000  # publications under way or unread
     bytes_max: int = 64 << 20  # of the same

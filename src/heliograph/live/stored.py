@@ -177,9 +177,6 @@ class StoreFace:
         """
 
         async def subscribe() -> Subscription:
-            ends = dict(end or {})
-            if end is None and until is None and not follow:
-                ends = {log.store: log.next for log in await self.logs(filter) if log.log == wire.MAIN}
             command = commands.ReadStores(
                 self._calls.number(),
                 filter,
@@ -188,8 +185,9 @@ class StoreFace:
                 store=store,
                 positions=dict(position or {}),
                 since_us=_microseconds(since),
-                ends=ends,
+                ends=dict(end or {}),
                 until_us=_microseconds(until),
+                follow=follow,
                 pace=pace,
                 window=window,
                 bytes_max=inbox_bytes_max,

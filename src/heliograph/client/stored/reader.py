@@ -49,6 +49,11 @@ class StoreReader:
         """True if every reading has reached its end."""
         return self.found and all(reading.ended for reading in self.readings.values())
 
+    def lacks_end(self, reading: LogReading) -> bool:
+        """True if this store has to say first where its log ends, as nothing else would end the replay there."""
+        command = self.command
+        return reading.end_at is None and command.until_us is None and not (self.is_durable or command.follow)
+
     def begin(self, now: Instant) -> None:
         """The search for stores begins now."""
         if self.began_at is None:
@@ -104,7 +109,7 @@ def open_channel(reader: StoreReader, reading: LogReading) -> OpenChannel:
         start=reader.start_of(reading) if position is None else "",
         position=position,
         since_us=command.since_us if reading.expected is None else None,
-        end=command.ends.get(store),
+        end=reading.end_at,
         until_us=command.until_us,
         pace=command.pace,
         window=reader.window(),

@@ -45,6 +45,7 @@ class LogReading:
         "created",
         "done",
         "early",
+        "end_at",
         "ended",
         "expected",
         "heard_at",
@@ -58,9 +59,10 @@ class LogReading:
         "whole",
     )
 
-    def __init__(self, store: StoreAdvertisement, channel: int) -> None:
+    def __init__(self, store: StoreAdvertisement, channel: int, end_at: int | None = None) -> None:
         self.store = store
         self.channel = channel
+        self.end_at = end_at  # it ends before this position
         self.expected: int | None = None  # the next position; None: it was never open
         self.inbox = ""  # the topic to which the store sends; empty: not open
         self.opening = False  # the store was asked to open it
@@ -86,6 +88,11 @@ class LogReading:
     def ask(self) -> None:
         """The store is asked to open it."""
         self.opening = True
+
+    def end_before(self, position: int) -> None:
+        """The store told where its log ends: it may be opened now."""
+        self.opening = False
+        self.end_at = position
 
     def opened(self, position: int, inbox: str, created: bool, now: Instant) -> None:
         """The store sends from this position on."""

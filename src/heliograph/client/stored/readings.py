@@ -9,6 +9,8 @@ After a change of brokers, a reader opens its readings at the position that it e
 each position once. Stores send no more than the credit allows, which grows as the program takes publications. A frame
 lost between brokers is noticed by the positions of the next frame, or after a second of silence.
 
+A replay opens no log without an end: if the program gives none, the store is asked first where its log ends.
+
 A durable subscription looks for new stores now and then. At a store that knows its name it resumes. A store that does
 not know the name, while another store does, is younger than the subscription: it is read from its beginning.
 """
@@ -35,10 +37,13 @@ from heliograph.notes import PositionsLost
 from heliograph.wire import bodies
 from heliograph.wire.frames import Frame
 from heliograph.wire.stores import (
+    MAIN,
     WINDOW_MAX,
     ChannelOpened,
     DropName,
     FindStores,
+    ListLogs,
+    LogsFound,
     Notice,
     RequestDone,
     StoreAdvertisement,
@@ -243,7 +248,9 @@ class Readers:
             self._by_channel.pop(gone.channel, None)
         for store in found.values():
             if store.store not in reader.readings:
-                reading = reader.readings[store.store] = LogReading(store, self._next_channel)
+                reading = reader.readings[store.store] = LogReading(
+                    store, self._next_channel, reader.command.ends.get(store.store)
+                )
                 self._by_channel[reading.channel] = (reader, reading)
                 self._next_channel += 1
                 self._open(reader, reading, now)
@@ -252,12 +259,19 @@ class Readers:
     def _open(self, reader: StoreReader, reading: LogReading, now: Instant) -> None:
         if reading.ended or reading.opening or reading.is_open:
             return
-        asked = self._calls.ask(
-            open_channel(reader, reading),
-            ChannelOpened,
-            partial(self._opened, reader, reading),
-            partial(self._not_opened, reader, reading),
-        )
+        failed = partial(self._not_opened, reader, reading)
+        if reader.lacks_end(reading):
+
+            def told(answer: Any, now: Instant) -> None:
+                """Where its log ends: a replay ends there too."""
+                if self._by_channel.get(reading.channel) == (reader, reading):
+                    reading.end_before(next((log.next for log in answer.logs if log.log == MAIN), 0))
+                    self._open(reader, reading, now)
+
+            asked = self._calls.ask(ListLogs(reading.store.store), LogsFound, told, failed)
+        else:
+            opened = partial(self._opened, reader, reading)
+            asked = self._calls.ask(open_channel(reader, reading), ChannelOpened, opened, failed)
         if asked:
             reading.ask()
 
