@@ -30,7 +30,7 @@ from heliograph.client.stored.reading import Came, FrameReader, LogReading
 from heliograph.client.stored.telling import Telling
 from heliograph.client.stored.whereabouts import no_store
 from heliograph.client.subscriptions import LocalSubscriptions
-from heliograph.errors import HeliographError, NotConnectedError, Reason, RefusedError, UsageError
+from heliograph.errors import HeliographError, NotConnectedError, ProtocolError, Reason, RefusedError, UsageError
 from heliograph.machine import Instant, Outbox, Timers
 from heliograph.model.publication import StoredPublication, StoredRun
 from heliograph.model.topics import filter_fault, quoted
@@ -48,6 +48,7 @@ from heliograph.wire.stores import (
     StoreAdvertisement,
     StoredFlag,
     StoresFound,
+    check_name,
     decode,
     span_of,
 )
@@ -113,6 +114,8 @@ class Readers:
         fault = filter_fault(command.filter.encode("utf-8", "surrogatepass"))
         if fault is not None:
             raise UsageError(f"{quoted(command.filter)} is not a topic filter: {fault}")
+        if command.name:
+            _check_name(command.name)
         if not 0 < command.window <= WINDOW_MAX or command.bytes_max <= 0 or command.pace < 0:
             raise UsageError(f"a reader has a window of 1 to {WINDOW_MAX} publications, room and a pace")
         if len(self._by_number) >= READERS_MAX:
@@ -436,6 +439,13 @@ class Readers:
             }
             for reader in self._by_number.values()
         ]
+
+
+def _check_name(name: str) -> None:
+    try:
+        check_name(name)
+    except ProtocolError as error:
+        raise UsageError(f"{quoted(name)} is not a name for a durable subscription: {error.detail}") from None
 
 
 def _positions(item: StoredPublication | StoredRun) -> Sequence[int]:
