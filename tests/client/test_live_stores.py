@@ -14,6 +14,7 @@ import heliograph
 from heliograph.broker.hot import frames_of
 from heliograph.errors import NotConnectedError, Reason, RefusedError, UsageError
 from heliograph.stores.config import StoreConfig
+from heliograph.wire.stores import SELECTED_MAX
 from tests.client.faces import FACES, Face, InThreads
 from tests.client.live import a_broker, a_network, on_the_loop
 
@@ -362,3 +363,51 @@ async def test_what_is_acknowledged_by_hand_does_not_come_again(face: Face, tmp_
             await subscription.acknowledge(taken[3])
         async with client.subscribe("a", **how) as subscription:
             assert [(await subscription.next(timeout=30)).payload for _ in range(3)] == [b"2", b"4", b"5"]
+
+
+@both
+@on_the_loop
+async def test_what_is_acknowledged_one_by_one_among_other_publications_does_not_come_again(
+    face: Face, tmp_path: Path
+) -> None:
+    """More of them than a store keeps spans, which would be left if what lies between them were not done."""
+    count = SELECTED_MAX + 200
+    async with a_broker(services=[a_store(tmp_path)]) as broker:
+        how = {"durable": "desk", "start": "first", "acknowledge": "manual"}
+        async with face.connect(broker.address) as client:
+            for number in range(count):
+                await client.publish("a", b"%d" % number, reliable=True, wait=False)
+                await client.publish("b", b"x", reliable=True, wait=False)
+            await client.flush()
+            async with client.subscribe("a", **how) as subscription:
+                taken = [await subscription.next(timeout=30) for _ in range(count - 1)]
+                for publication in [*taken[2:], *taken[1::-1]]:
+                    await subscription.acknowledge(publication)
+        async with face.connect(broker.address) as client:
+            (known,) = await client.durable_subscriptions()
+            assert (known.position, known.lag) == (2 * count - 2, 2)
+            async with client.subscribe("a", **how) as subscription:
+                last = await subscription.next(timeout=30)
+                assert last.payload == b"%d" % (count - 1)
+                await subscription.acknowledge(last)
+            async with client.subscribe("a", **how) as subscription:
+                await client.publish("a", b"new", reliable=True)
+                assert (await subscription.next(timeout=30)).payload == b"new"
+
+
+@on_the_loop
+async def test_what_is_acknowledged_with_a_condition_is_freed(tmp_path: Path) -> None:
+    store = a_store(tmp_path, retain_acknowledged=False)
+    how: dict[str, Any] = {"durable": "desk", "start": "first", "acknowledge": "manual", "where": "n > 3"}
+    async with a_broker(services=[store]) as broker, heliograph.connect(broker.address) as client:
+        for number in range(60):
+            await client.publish("a", b"x", reliable=True, headers={"n": number % 6})
+        async with client.subscribe("a", **how) as subscription:
+            for _ in range(20):
+                await subscription.acknowledge(await subscription.next(timeout=30))
+        async with heliograph.connect(broker.address) as other:
+            (known,) = await other.durable_subscriptions()
+            assert (known.position, known.lag) == (60, 0)
+            async with asyncio.timeout(30):
+                while (await other.stores())[0].first == 0:
+                    await other.publish("a", b"x", reliable=True, headers={"n": 0})

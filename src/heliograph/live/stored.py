@@ -500,8 +500,12 @@ class StoreFace:
 
 def milliseconds(seconds: float) -> int:
     """Seconds as the session's milliseconds."""
-    if not 0 <= seconds < FOREVER_MS / 1_000:
-        raise UsageError(f"{seconds} is not a time in seconds")
+    try:
+        is_time = 0 <= seconds < FOREVER_MS / 1_000
+    except TypeError:  # a text, for example
+        is_time = False
+    if not is_time:
+        raise UsageError(f"{seconds!r} is not a time in seconds")
     return round(seconds * 1_000)
 
 

@@ -78,6 +78,10 @@ class StoreReader:
         mean = inbox.bytes // len(inbox) if len(inbox) else 0
         return max(1, min(self.command.window, self.command.bytes_max // mean if mean else WINDOW_MAX))
 
+    def window_for(self, reading: LogReading) -> int:
+        """The same for one store: none while the program has left too many gaps."""
+        return min(self.window(), reading.pending.room) if self.command.manual else self.window()
+
     def younger(self) -> list[LogReading]:
         """Readings of stores that are younger than this durable subscription, as they did not know its name."""
         return [reading for reading in self.readings.values() if reading.late] if self.is_old else []
@@ -112,7 +116,7 @@ def open_channel(reader: StoreReader, reading: LogReading) -> OpenChannel:
         end=reading.end_at,
         until_us=command.until_us,
         pace=command.pace,
-        window=reader.window(),
+        window=max(1, reader.window_for(reading)),
         times=command.times,
         proof=reader.proof(store),
         owner=proof_of(command.secret, store) if command.name else "",

@@ -17,7 +17,9 @@ not know the name, while another store does, is younger than the subscription: i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from heliograph.client.commands import Acknowledge, EndReading, ReadStores, TakenStored
@@ -30,14 +32,16 @@ from heliograph.client.stored.reading import Came, FrameReader, LogReading
 from heliograph.client.stored.telling import Telling
 from heliograph.client.stored.whereabouts import no_store
 from heliograph.client.subscriptions import LocalSubscriptions
-from heliograph.errors import HeliographError, NotConnectedError, Reason, RefusedError, UsageError
+from heliograph.errors import HeliographError, NotConnectedError, ProtocolError, Reason, RefusedError, UsageError
 from heliograph.machine import Instant, Outbox, Timers
+from heliograph.model.publication import StoredPublication, StoredRun
 from heliograph.model.topics import filter_fault, quoted
-from heliograph.notes import PositionsLost
+from heliograph.notes import AcknowledgementsLost, PositionsLost
 from heliograph.wire import bodies
 from heliograph.wire.frames import Frame
 from heliograph.wire.stores import (
     MAIN,
+    SELECTED_MAX,
     WINDOW_MAX,
     ChannelOpened,
     DropName,
@@ -49,6 +53,7 @@ from heliograph.wire.stores import (
     StoreAdvertisement,
     StoredFlag,
     StoresFound,
+    check_name,
     decode,
     span_of,
 )
@@ -114,6 +119,8 @@ class Readers:
         fault = filter_fault(command.filter.encode("utf-8", "surrogatepass"))
         if fault is not None:
             raise UsageError(f"{quoted(command.filter)} is not a topic filter: {fault}")
+        if command.name:
+            _check_name(command.name)
         if not 0 < command.window <= WINDOW_MAX or command.bytes_max <= 0 or command.pace < 0:
             raise UsageError(f"a reader has a window of 1 to {WINDOW_MAX} publications, room and a pace")
         if len(self._by_number) >= READERS_MAX:
@@ -143,8 +150,9 @@ class Readers:
             raise UsageError("this subscription acknowledges by itself: subscribe with acknowledge='manual'")
         if reading.expected is None or not 0 <= command.position < reading.expected:
             raise UsageError(f"position {command.position} was not delivered")
-        reading.acknowledge(command.position, command.cumulative)
+        reading.pending.acknowledge(command.position, command.cumulative)
         self._telling.acknowledge(reader, reading, now)
+        self._telling.widen(reader, reading)
 
     def end(self, command: EndReading, now: Instant) -> None:
         """End a reader once what is done has been acknowledged."""
@@ -173,9 +181,12 @@ class Readers:
         readings = reader.readings.values()
         if reader.ending is None or (reader.is_durable and any(one.owes(reader.done_at(one)) for one in readings)):
             return
-        request = reader.ending.request
+        request, untold = reader.ending.request, sum(reading.untold for reading in readings)
+        for reading in readings:
+            if reading.untold:
+                self._outbox.note(AcknowledgementsLost(reading.store.store, reader.command.name, reading.untold))
         self._remove(reader)
-        self._requests.settle(request)
+        self._requests.settle(request, error=_too_many_gaps(untold) if untold else None)
 
     def _remove(self, reader: StoreReader, error: HeliographError | None = None) -> None:
         if self._by_number.pop(reader.number, None) is None:
@@ -373,6 +384,8 @@ class Readers:
             items = list(self._frames.publications(frame, store, expected))
             count = len(items)
         self.received += count
+        if reader.command.manual:
+            reading.pending.deliver(chain.from_iterable(_positions(item) for item in items))
         if items:
             inbox.arrive(store, items, count)
             self._subscriptions.news[reader.number] = inbox
@@ -429,12 +442,36 @@ class Readers:
                 "filter": reader.command.filter,
                 "waiting": len(reader.inbox),
                 "stores": {
-                    store: {"position": reading.expected, "acknowledged": reading.acknowledged, "open": reading.is_open}
+                    store: {
+                        "position": reading.expected,
+                        "acknowledged": reading.acknowledged,
+                        "gaps": reading.pending.gaps,
+                        "open": reading.is_open,
+                    }
                     for store, reading in reader.readings.items()
                 },
             }
             for reader in self._by_number.values()
         ]
+
+
+def _check_name(name: str) -> None:
+    try:
+        check_name(name)
+    except ProtocolError as error:
+        raise UsageError(f"{quoted(name)} is not a name for a durable subscription: {error.detail}") from None
+
+
+def _positions(item: StoredPublication | StoredRun) -> Sequence[int]:
+    return item.positions if isinstance(item, StoredRun) else (item.position,)
+
+
+def _too_many_gaps(count: int) -> RefusedError:
+    text = (
+        f"{count} acknowledged publications will be delivered again: between those that are acknowledged are more gaps "
+        f"than a store keeps ({SELECTED_MAX})"
+    )
+    return RefusedError(Reason.SPANS_OVER_LIMIT, text)
 
 
 def _not_found(command: ReadStores) -> RefusedError:

@@ -31,6 +31,7 @@ from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant
 from heliograph.matching.boxes.chunk import Stored
 from heliograph.matching.boxes.index import BoxIndex, IndexFullError
+from heliograph.model.spelling import nearest
 
 NS_PER_S = 1_000_000_000
 EXPIRED_AT_ONCE = 128  # leases that end in one call: a few milliseconds
@@ -309,7 +310,9 @@ def _outside(condition: ResourceCondition, values: Mapping[str, Scalar]) -> str:
     advertised = f"advertised is {condition.text[:200]}"
     for name, allowed in condition.box.items():
         if name not in values:
-            return f"{name} has no value; {advertised}"
+            typed = nearest(name, sorted(values.keys() - condition.box.keys()))
+            hint = f" (did you mean it by {typed[:60]}?)" if typed else ""
+            return f"{name} has no value{hint}; {advertised}"
         if not allowed.has(values[name]):
             return f"{name} = {str(values[name])[:60]!r} is outside: {advertised}"
     return advertised
