@@ -125,7 +125,7 @@ class Serving:
     def _attach(self, asked: Asked, inbox: bytes) -> None:
         origin = int(inbox.rsplit(b"/", 1)[1], 16)
         if not self._intake.attach(
-            origin, asked.inbox, asked.entity, lambda have: self._answer(asked, wire.Attached(have))
+            origin, asked.inbox, asked.entity, asked.source, lambda have: self._answer(asked, wire.Attached(have))
         ):
             raise ProtocolError(Reason.STORES_OVER_LIMIT, "the store knows as many publishers as it may")
 
