@@ -12,6 +12,7 @@ import heliograph
 
 try:
     from heliograph.pipeline.archive import start
+    from heliograph.pipeline.catalogue import register
     from heliograph.pipeline.session import session
     from heliograph.pipeline.tables import LakeTables
 except ModuleNotFoundError as missing:
@@ -30,7 +31,7 @@ def main(address: str = "heliograph://127.0.0.1:4717") -> None:
     source = {"url": address, "subscribe": "plant/#", "startingOffsets": "earliest"}
     start(spark.readStream.format("heliograph").options(**source).load(), folder).awaitTermination()
 
-    LakeTables(folder).register(spark)
+    register(spark, LakeTables(folder))
     means = spark.sql(
         "select concat('means/', topic) as topic, string(avg(double(string(value)))) as value "
         "from events group by topic"

@@ -473,6 +473,19 @@ class PublicationsLost(Note, frozen=True, tag="publications_lost"):
         return "warning"
 
 
+class AcknowledgementsLost(Note, frozen=True, tag="acknowledgements_lost"):
+    """A durable subscription ended with more gaps between acknowledged publications than its store keeps."""
+
+    store: str
+    name: str
+    count: int  # publications that were acknowledged and will be delivered again
+
+    @property
+    def level(self) -> str:
+        """The program gets publications again that it has dealt with."""
+        return "warning"
+
+
 class PositionsLost(Note, frozen=True, tag="positions_lost"):
     """A store cannot deliver some of its log to a client: the records are damaged, or no longer kept."""
 

@@ -120,6 +120,16 @@ def test_a_batch_is_delivered_as_one_delivery() -> None:
     assert len(frames(delivery.payload)) == 50
 
 
+def test_publications_for_one_inbox_travel_together() -> None:
+    talk = a_talk()
+    [welcome] = [frame for frame in talk.heard[READER].answers if frame.kind == Kind.WELCOME]
+    named = b'{"$d":["%b"]}' % json.loads(welcome.payload)["inbox"].encode()
+    events = [talk.an_event(PUBLISHER, f"t/{n}", b"", headers=named, flags=int(Flag.DIRECTED)) for n in range(50)]
+    talk.say(PUBLISHER, b"".join(events), take=False)
+    [delivery] = [frames(b"".join(chunks)) for link, chunks in talk.broker.take().writes if link == READER]
+    assert [len(frames(one.payload)) for one in delivery] == [50]
+
+
 def test_a_changed_subscription_is_felt_by_the_next_publication() -> None:
     talk = a_talk()
     talk.publish(PUBLISHER, "a/b", b"before")

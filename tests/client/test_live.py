@@ -250,6 +250,9 @@ MISTAKES: dict[str, Callable[[heliograph.Client], Awaitable[Any]]] = {
     "a filter that matches nothing": lambda client: client.subscribe("a/#/b"),
     "a reserved header": lambda client: client.publish("a", b"", headers={"$t": 1}),
     "a time in the past": lambda client: client.publish("a", b"", expires_in=-1),
+    "an expiry that is a word": lambda client: client.publish("a", b"", expires_in="5"),  # type: ignore[arg-type]
+    "a timeout that is a word": lambda client: client.request("a", b"", timeout="5"),  # type: ignore[arg-type]
+    "a durable name with a space": lambda client: client.subscribe("a", durable="my work"),
     "a service without a name": lambda client: client.ask("", {}),
     "headers that are text": lambda client: client.publish("a", b"", headers="x=1"),  # type: ignore[arg-type]
     "a time that is a word": lambda client: client.replay(since="yesterday"),  # type: ignore[arg-type]
@@ -276,6 +279,20 @@ async def test_the_programs_mistakes_are_raised_at_once(
             await mistake(client)
         await client.publish("a", b"fine")
         await client.flush()
+
+
+@both
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [({"address": 4717}, "127.0.0.1:4717, as text"), ({"address": "127.0.0.1:1", "timeout": "5"}, "'5' is not a time")],
+)
+@on_the_loop
+async def test_what_cannot_be_an_address_or_a_time_is_told_before_anything_is_dialled(
+    face: Face, options: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(UsageError, match=told):
+        async with face.connect(**options):
+            pass
 
 
 @both

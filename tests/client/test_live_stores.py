@@ -14,6 +14,7 @@ import heliograph
 from heliograph.broker.hot import frames_of
 from heliograph.errors import NotConnectedError, Reason, RefusedError, UsageError
 from heliograph.stores.config import StoreConfig
+from heliograph.wire.stores import SELECTED_MAX
 from tests.client.faces import FACES, Face, InThreads
 from tests.client.live import a_broker, a_network, on_the_loop
 
@@ -237,6 +238,71 @@ async def test_a_batch_becomes_visible_by_one_commit_and_only_once(face: Face, t
         assert found == [*first, *(f"2.0.{row}" for row in range(300))]
 
 
+@on_the_loop
+async def test_publications_of_a_part_may_differ_in_topic_and_headers(tmp_path: Path) -> None:
+    async with a_broker(services=[a_store(tmp_path)]) as broker, heliograph.connect(broker.address) as client:
+        batch = client.batch("store", "job", 1)
+        rows = [(f"t/{n % 3}", b"%d" % n, {"n": n, "text": "ä"} if n % 2 else None) for n in range(3_000)]
+        assert await batch.stage("p", rows, headers={"all": 1}) == 3_000
+        await batch.commit([("p", 3_000)])
+        async with client.replay("t/#") as replay:
+            found = [publication async for publication in replay]
+        assert [(one.topic, one.payload) for one in found] == [(topic, payload) for topic, payload, _ in rows]
+        assert [one.headers for one in found] == [{"all": 1, **(own or {})} for _, _, own in rows]
+        for wrong in ({"$t": 1}, {"x": object()}, "text"):
+            with pytest.raises(UsageError, match="header"):
+                await batch.stage("p", [("t", b"", None), ("t", b"", wrong)])  # type: ignore[list-item]
+
+
+@on_the_loop
+@pytest.mark.req("O6")
+async def test_without_credentials_a_publisher_of_batches_belongs_to_whoever_has_its_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = b"a secret of two machines"
+    async with a_broker(services=[a_store(tmp_path)]) as broker, heliograph.connect(broker.address) as client:
+
+        async def publish(name: str, number: int, **options: Any) -> None:
+            batch = client.batch("store", name, number, **options)
+            await batch.commit([("p", await batch.stage("p", [("a", b"%d" % number)]))])
+
+        await publish("mine", 1)
+        await publish("ours", 2, secret=shared)
+        monkeypatch.setenv("HELIOGRAPH_STATE_DIR", str(tmp_path / "another user"))
+        with pytest.raises(RefusedError, match="secretFile") as caught:
+            await publish("mine", 3)
+        assert caught.value.reason is Reason.NAME_FOREIGN
+        await publish("ours", 4, secret=shared)
+        (tmp_path / "a file").touch()
+        monkeypatch.setenv("HELIOGRAPH_STATE_DIR", str(tmp_path / "a file"))  # where no secret can be kept
+        await publish("for-one-batch", 5, once=True)
+        async with client.replay("a") as replay:
+            assert [publication.payload async for publication in replay] == [b"1", b"2", b"4", b"5"]
+
+
+@on_the_loop
+async def test_a_batch_is_staged_once_its_store_is_back(tmp_path: Path) -> None:
+    service = a_store(tmp_path / "b", "orders", advertise_ms=100)
+    async with (
+        a_network({"a": [], "b": ["a"]}, services={"b": [service]}) as brokers,
+        heliograph.connect(brokers["a"].address, request_timeout=30) as client,
+        heliograph.connect(brokers["a"].address, request_timeout=0.3) as hasty,
+    ):
+        await client.publish("a", b"0", reliable=True)
+        await brokers["b"].stop()
+        with pytest.raises(NotConnectedError) as failed:
+            await hasty.batch("orders", "job", 1).stage("p", [("a", b"1")])
+        assert failed.value.reason is Reason.TIME_OUT
+        with pytest.raises(RefusedError, match="there is no store 'bills'"):
+            await client.batch("bills", "job", 1).stage("p", [("a", b"1")])
+        batch = client.batch("orders", "job", 1)
+        staging = asyncio.ensure_future(batch.stage("p", [("a", b"1")]))
+        await brokers["b"].start()
+        await batch.commit([("p", await staging)])
+        async with client.replay("a") as replay:
+            assert [publication.payload async for publication in replay] == [b"0", b"1"]
+
+
 async def _made(batch: Any) -> Any:
     """The blocking face gives it in a thread."""
     return InThreads(await batch) if inspect.isawaitable(batch) else batch
@@ -297,3 +363,51 @@ async def test_what_is_acknowledged_by_hand_does_not_come_again(face: Face, tmp_
             await subscription.acknowledge(taken[3])
         async with client.subscribe("a", **how) as subscription:
             assert [(await subscription.next(timeout=30)).payload for _ in range(3)] == [b"2", b"4", b"5"]
+
+
+@both
+@on_the_loop
+async def test_what_is_acknowledged_one_by_one_among_other_publications_does_not_come_again(
+    face: Face, tmp_path: Path
+) -> None:
+    """More of them than a store keeps spans, which would be left if what lies between them were not done."""
+    count = SELECTED_MAX + 200
+    async with a_broker(services=[a_store(tmp_path)]) as broker:
+        how = {"durable": "desk", "start": "first", "acknowledge": "manual"}
+        async with face.connect(broker.address) as client:
+            for number in range(count):
+                await client.publish("a", b"%d" % number, reliable=True, wait=False)
+                await client.publish("b", b"x", reliable=True, wait=False)
+            await client.flush()
+            async with client.subscribe("a", **how) as subscription:
+                taken = [await subscription.next(timeout=30) for _ in range(count - 1)]
+                for publication in [*taken[2:], *taken[1::-1]]:
+                    await subscription.acknowledge(publication)
+        async with face.connect(broker.address) as client:
+            (known,) = await client.durable_subscriptions()
+            assert (known.position, known.lag) == (2 * count - 2, 2)
+            async with client.subscribe("a", **how) as subscription:
+                last = await subscription.next(timeout=30)
+                assert last.payload == b"%d" % (count - 1)
+                await subscription.acknowledge(last)
+            async with client.subscribe("a", **how) as subscription:
+                await client.publish("a", b"new", reliable=True)
+                assert (await subscription.next(timeout=30)).payload == b"new"
+
+
+@on_the_loop
+async def test_what_is_acknowledged_with_a_condition_is_freed(tmp_path: Path) -> None:
+    store = a_store(tmp_path, retain_acknowledged=False)
+    how: dict[str, Any] = {"durable": "desk", "start": "first", "acknowledge": "manual", "where": "n > 3"}
+    async with a_broker(services=[store]) as broker, heliograph.connect(broker.address) as client:
+        for number in range(60):
+            await client.publish("a", b"x", reliable=True, headers={"n": number % 6})
+        async with client.subscribe("a", **how) as subscription:
+            for _ in range(20):
+                await subscription.acknowledge(await subscription.next(timeout=30))
+        async with heliograph.connect(broker.address) as other:
+            (known,) = await other.durable_subscriptions()
+            assert (known.position, known.lag) == (60, 0)
+            async with asyncio.timeout(30):
+                while (await other.stores())[0].first == 0:
+                    await other.publish("a", b"x", reliable=True, headers={"n": 0})

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+from random import Random
+
 import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from heliograph.client.stored import pending
 from heliograph.client.stored.chain import ChainRun, OutgoingChain, position_behind
 from heliograph.client.stored.inbox import ReaderInbox
+from heliograph.client.stored.pending import PendingPublications, sorted_out, tellable
 from heliograph.client.stored.reading import Came, FrameReader, LogReading
 from heliograph.client.writer import QualityLink, Writer
 from heliograph.errors import ProtocolError
 from heliograph.model.publication import StoredPublication
 from heliograph.wire.frames import Flag, Frame, event
-from heliograph.wire.stores import StoreAdvertisement, span, span_of, stored
+from heliograph.wire.stores import SELECTED_MAX, StoreAdvertisement, span, span_of, stored
 
 pytestmark = pytest.mark.req("N10", "N11")
 
@@ -55,7 +60,7 @@ def test_everything_is_stored_once_and_in_order_whatever_is_lost(steps: list[tup
         data = writer.linked_frames(b"a", b"", payloads, first, chain.last, QualityLink(STORE), 0)
         assigned += count
         mine += range(first, assigned + 1)
-        chain.add(ChainRun("a", first, assigned, data))
+        chain.add(ChainRun(frozenset("a"), first, assigned, data))
         if fate != "lost":
             store.offer(data)
         if fate == "answered":
@@ -78,7 +83,7 @@ def test_a_store_that_has_less_than_it_acknowledged_gets_what_is_left_linked_to_
     chain, writer = OutgoingChain(), Writer(7)
     for first in (1, 4, 7):
         data = writer.linked_frames(b"a", b"", [b"x"] * 3, first, chain.last, QualityLink(STORE), 0)
-        chain.add(ChainRun("a", first, first + 2, data))
+        chain.add(ChainRun(frozenset("a"), first, first + 2, data))
     chain.acknowledge(6)
     chain.follow(have)
     store = SimpleStore()
@@ -94,7 +99,7 @@ def test_a_denied_topic_leaves_a_chain_that_the_store_takes(runs: list[tuple[str
     for topic, count in runs:
         payloads = [b"x"] * count
         data = writer.linked_frames(topic.encode(), b"", payloads, assigned + 1, chain.last, QualityLink(STORE), 0)
-        chain.add(ChainRun(topic, assigned + 1, assigned + count, data))
+        chain.add(ChainRun(frozenset([topic]), assigned + 1, assigned + count, data))
         if topic == "b":
             kept += range(assigned + 1, assigned + count + 1)
         assigned += count
@@ -110,7 +115,7 @@ def test_a_new_life_of_a_publisher_links_to_what_the_store_has() -> None:
     chain, writer = OutgoingChain(), Writer(7)
     chain.follow(41)
     data = writer.linked_frames(b"a", b"", [b"x", b"y"], 100, chain.last, QualityLink(STORE), 0)
-    chain.add(ChainRun("a", 100, 101, data))
+    chain.add(ChainRun(frozenset("a"), 100, 101, data))
     assert msgspec.json.decode(Frame(data).headers)["$q"] == [STORE, 41]
     chain.follow(43)  # something of the old life came late
     (repeat,) = chain.repeats(101, 1 << 20)
@@ -168,18 +173,75 @@ def test_a_frame_of_any_bytes_is_read_or_refused(data: bytes, offsets: list[int]
             pass
 
 
-@given(st.lists(st.tuples(st.integers(0, 20), st.booleans()), max_size=30))
-def test_acknowledged_positions_become_one_number_and_spans(steps: list[tuple[int, bool]]) -> None:
+POSITIONS = [2, 3, 4, 7, 8, 11, 12, 13, 14, 20, 21, 25]  # the filter passes over the others
+RARELY = st.sampled_from([False, False, False, True])
+
+
+@pytest.mark.parametrize("compact_at", [1, 4_096])
+@given(st.lists(st.one_of(st.none(), st.tuples(st.sampled_from([1, 26, *POSITIONS]), RARELY)), max_size=40))
+def test_what_is_acknowledged_by_hand_becomes_one_number_and_spans(
+    compact_at: int, steps: list[tuple[int, bool] | None]
+) -> None:
     reading = LogReading(StoreAdvertisement(STORE, "s", ["#"], INBOX.decode(), 1_000), 3)
     reading.opened(0, INBOX.decode(), True, 0)
-    done: set[int] = set()
-    for position, cumulative in steps:
-        reading.acknowledge(position, cumulative)
-        done |= set(range(position + 1)) if cumulative else {position}
-        told = set(range(reading.done)).union(*(range(first, end) for first, end in reading.spans))
-        assert told == done
-        assert reading.done not in done
-        assert all(first > reading.done for first, _ in reading.spans)
+    coming, open_, done = list(POSITIONS), [], set()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pending, "COMPACT_AT", compact_at)
+        for step in steps:
+            if step is None and coming:
+                assert reading.expected is not None
+                reading.advance(reading.expected, coming[0] + 1)
+                reading.pending.deliver([coming[0]])
+                open_.append(coming.pop(0))
+            elif step is not None:
+                position, cumulative = step
+                reading.pending.acknowledge(position, cumulative)
+                done |= {one for one in open_ if one == position or (cumulative and one < position)}
+            open_ = [one for one in open_ if one not in done]
+            spans = reading.pending.spans()
+            told = set(range(reading.done)).union(*(range(first, end) for first, end in spans))
+            assert told.isdisjoint(open_)
+            assert told >= done
+            assert reading.done == (open_[0] if open_ else reading.expected)
+            assert all(any(first <= one < end for one in done) for first, end in spans)
+            assert all(any(early[1] <= one < late[0] for one in open_) for early, late in pairwise(spans))
+            assert reading.pending.gaps == len(spans)
+
+
+@pytest.mark.parametrize("order", ["rising", "falling", "any", "every second"])
+def test_many_are_acknowledged_in_any_order(order: str) -> None:
+    found = PendingPublications()
+    positions = list(range(0, 60_000, 3))
+    found.deliver(positions)
+    if order == "any":
+        Random(1).shuffle(positions)
+    elif order == "falling":
+        positions.reverse()
+    elif order == "every second":
+        positions = positions[1::2] + positions[::2]
+    for position in positions:
+        found.acknowledge(position, cumulative=False)
+    assert (len(found), found.first, found.gaps, found.spans()) == (0, None, 0, [])
+
+
+def test_a_store_that_keeps_too_few_spans_is_told_the_lowest_and_what_it_knows_remains_within() -> None:
+    found = PendingPublications()
+    found.deliver(range(8 * SELECTED_MAX))
+    for position in range(4 * SELECTED_MAX + 1, 6 * SELECTED_MAX, 2):
+        found.acknowledge(position, cumulative=False)
+    first = tellable(found.spans(), [])
+    assert first == found.spans()
+    for position in range(1, 2 * SELECTED_MAX, 2):
+        found.acknowledge(position, cumulative=False)
+    assert tellable(found.spans(), first) == first
+    for position in range(4 * SELECTED_MAX + 2, 5 * SELECTED_MAX, 2):
+        found.acknowledge(position, cumulative=False)
+    joined = tellable(found.spans(), first)
+    assert len(joined) == SELECTED_MAX
+    assert {position for span in first for position in range(*span)} < {at for span in joined for at in range(*span)}
+    assert joined == sorted(joined)
+    _, left = sorted_out(found.spans(), joined)
+    assert found.count(left) == found.gaps - SELECTED_MAX
 
 
 def a_publication(position: int) -> StoredPublication:

@@ -1,6 +1,6 @@
 """What belongs to the system, to services or to another client is closed to clients, whichever way they try.
 
-In:    a client without credentials and one with a certificate, at a broker with default rules.
+In:    clients without credentials, with a certificate, with the roles store and admin, at a broker with default rules.
 Out:   claims about refusals, and that a witness, who may hear everything, heard nothing.
 State: none.
 Not here: access rules one by one (tests/broker/test_access.py), created topics (tests/broker/test_rights.py).
@@ -8,6 +8,7 @@ Not here: access rules one by one (tests/broker/test_access.py), created topics 
 
 from __future__ import annotations
 
+import json
 from itertools import product
 from typing import Any
 
@@ -16,12 +17,14 @@ import pytest
 from heliograph.machine import Peer
 from heliograph.model.identity import Identity, Role
 from heliograph.wire.frames import Kind, ServiceFlag, service
+from heliograph.wire.stores import StoredFlag, stored
 from tests.broker.talk import Talk
 
 pytestmark = pytest.mark.req("O6", "O8")
 
 ATTACKER, WITNESS, VICTIM, PIPE = 1, 2, 3, 50
 IDENTITIES = {"anonymous": None, "certificate": Identity("bob", (Role.CLIENT,), "certificate")}
+STORE = Identity("shop", (Role.STORE, Role.CLIENT), "certificate")
 ROOT = Identity("root", (Role.ADMIN,), "certificate")
 SYSTEM_FILTERS = [
     "System/#", "System/+", "System/links", "System/Brokers/#", "System/+/+/load", "System", "Services/#",
@@ -44,7 +47,7 @@ WAYS: dict[str, dict[str, Any]] = {
 def a_talk(who: str) -> Talk:
     talk = Talk()
     talk.attach(PIPE, Peer("pipe", "weather"))
-    talk.attach(ATTACKER, Peer("tls", "127.0.0.1:9", "main", IDENTITIES[who]))
+    talk.attach(ATTACKER, Peer("tls", "127.0.0.1:9", "main", STORE if who == "store" else IDENTITIES[who]))
     talk.say(ATTACKER, talk.hello(ATTACKER))
     talk.attach(WITNESS, Peer("tls", "127.0.0.1:10", "main", ROOT))
     talk.say(WITNESS, talk.hello(WITNESS))
@@ -63,7 +66,7 @@ def test_no_client_subscribes_to_the_systems_topics_by_any_filter(who: str) -> N
     assert talk.heard[ATTACKER].refusals == ["subscribe_denied"] * len(tries)
 
 
-@pytest.mark.parametrize("who", IDENTITIES)
+@pytest.mark.parametrize("who", [*IDENTITIES, "store"])
 def test_no_client_publishes_on_the_systems_topics(who: str) -> None:
     talk = a_talk(who)
     for topic in SYSTEM_TOPICS:
@@ -98,6 +101,24 @@ def test_no_client_reaches_the_admin_service_or_the_broker_as_a_service_does(who
     assert [b"ask_denied" in frame.payload for frame in said] == [True, False, False, False, False, False]
     assert all(b"service_unknown" in frame.payload for frame in said[1:])
     assert talk.heard[PIPE + 1].answers == []
+
+
+@pytest.mark.parametrize("topic", ["Services/Stores/Advertisement", "Services/Stores/Request/00000000000000ff"])
+def test_not_even_an_administrator_speaks_to_a_store_or_as_one(topic: str) -> None:
+    talk = a_talk("anonymous")
+    talk.publish(WITNESS, topic)
+    assert talk.heard[WITNESS].refusals == ["publish_denied"]
+
+
+@pytest.mark.parametrize("flags", list(StoredFlag) + [0])
+def test_a_party_with_the_role_store_sends_nothing_in_the_name_of_a_store(flags: int) -> None:
+    """Its broker cannot know whether a store's id is its own; a store is a service of its broker."""
+    talk = a_talk("store")
+    welcome = next(f.payload for f in talk.heard[VICTIM].answers if f.kind == Kind.WELCOME)
+    inbox = json.loads(welcome)["inbox"].encode()
+    talk.say(ATTACKER, stored(inbox, 0xFF, 777, b"{}", flags=flags))
+    assert talk.heard[ATTACKER].goodbye == "role_missing"
+    assert [frame.kind for frame in talk.heard[VICTIM].answers] == [Kind.WELCOME]
 
 
 @pytest.mark.parametrize("flags", [1, 2, 3, 4, 8, 128, 255])

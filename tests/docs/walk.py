@@ -138,7 +138,7 @@ class Walk:
 
     def _start(self, line: str, words: list[str]) -> Terminal:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("HELIOGRAPH_", "XDG_"))}
-        environment = kept | {"HOME": str(self.folder), "PYTHONUNBUFFERED": "1", "PYTHONPATH": str(ROOT)}
+        environment = kept | {"HOME": str(self.folder), "PYTHONUNBUFFERED": "1", "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"}
         output = self.folder / f"terminal-{len(self.terminals)}.txt"
         with output.open("wb") as writes:
             process = subprocess.Popen(

@@ -59,7 +59,8 @@ def stores(dice: random.Random, known: Knowledge) -> list[dict[str, Any]]:
         {"do": "forget", **to},
         {"do": "logs", **to},
         {"do": "names", **to, "owner": "ef" * 32, "after": "mallory/r1"},
-        {"do": "commit", **to, "publisher": "p1", "batch": 1, "parts": [["part-1", 1], ["part-2", 0]]},
+        {"do": "commit", **to, **proof, "publisher": "p1", "batch": 1, "parts": [["part-1", 1], ["part-2", 0]]}
+        | dice.choice([{}, {"query": "q1"}, {"once": True}]),
     ]
 
 

@@ -70,9 +70,10 @@ class Client(asyncio.Protocol):
         self._buffer = b""
         self._transport: asyncio.Transport | None = None
 
-    async def join(self, host: str, port: int) -> None:
+    async def join(self, host: str, port: int, **more: Any) -> None:
+        """Connect; ``more`` are fields of HELLO."""
         await asyncio.get_running_loop().create_connection(lambda: self, host, port)
-        hello = {"versions": [1], "secret": self.secret.hex(), "name": self.name, "keep_alive_ms": QUIET_MS}
+        hello = {"versions": [1], "secret": self.secret.hex(), "name": self.name, "keep_alive_ms": QUIET_MS, **more}
         await self._ask(pack(HELLO, payload=json.dumps(hello).encode()), WELCOME, 0)
 
     async def subscribe(self, number: int, body: dict[str, Any]) -> None:

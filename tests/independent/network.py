@@ -20,6 +20,7 @@ from pathlib import Path
 
 from tests.independent.topologies import Topology
 
+ROOT = Path(__file__).parents[2]
 COMMAND = str(Path(sys.executable).with_name("heliograph"))
 START_S_MAX = 120
 NAME = "network"  # of its folder
@@ -55,12 +56,18 @@ class Network:
         )
 
 
-def run(folder: Path, *arguments: str) -> str:
+def environment(folder: Path) -> dict[str, str]:
+    """This one, with folders for what commands and programs keep."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("HELIOGRAPH_")}
+    kept["PYTHONPATH"] = os.pathsep.join([kept["PYTHONPATH"], str(ROOT)] if "PYTHONPATH" in kept else [str(ROOT)])
+    return kept | {"HELIOGRAPH_RUNTIME_DIR": str(folder / "run"), "HELIOGRAPH_STATE_DIR": str(folder / "state")}
+
+
+def run(folder: Path, *arguments: str) -> str:
     ran = subprocess.run(
         [COMMAND, *arguments],
         cwd=folder,
-        env={**kept, "HELIOGRAPH_RUNTIME_DIR": str(folder / "run"), "HELIOGRAPH_STATE_DIR": str(folder / "state")},
+        env=environment(folder),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -3,7 +3,7 @@
 In:    a seed and a folder.
 Out:   a Kept: what was acknowledged, and what is wrong.
 State: the processes of one network at a time.
-Not here: the clients (store_clients.py), what is right (store_oracle.py).
+Not here: the clients (store_clients.py), what is right (store_oracle.py), starting processes (processes.py).
 
 Two to five brokers in one or two clusters, a broker with a store, and a store in its own process, all linked at random.
 The first broker is never killed, so that one client can watch it all live.
@@ -12,84 +12,35 @@ The first broker is never killed, so that one client can watch it all live.
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
-import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from benchmarks.ports import free_ports
 from tests.independent.client import Client
-from tests.independent.network import COMMAND
+from tests.independent.processes import Processes, common_words
 from tests.independent.store_clients import Publisher, Reader, whole_log
 from tests.independent.store_oracle import Kept, judge
 
 STORES = ("x", "y")  # each serves the topics below its name
 SETTLED_S = 60.0  # at most, after the last fault
-READY_S = 60.0
 POLL_S = 0.1
 
 
-@dataclass
-class Node:
-    """A process on a port of its own."""
-
-    command: list[str]
-    port: int
-    process: subprocess.Popen[bytes] | None = None
-
-
-class Nodes:
-    """Brokers and stores, by name."""
+class Nodes(Processes):
+    """Brokers and stores, linked at random."""
 
     def __init__(self, seed: int, folder: Path) -> None:
         draw = Random(f"nodes {seed}")
-        self._folder = folder
-        (folder / "key").write_text("ab" * 32)
-        (folder / "key").chmod(0o600)
         brokers = [f"b{number}" for number in range(draw.randint(2, 5))]
-        self.nodes: dict[str, Node] = {}
+        commands: dict[str, list[str]] = {}
         clusters = draw.randint(1, 2)
         for name in (*brokers, *STORES):
-            others = list(self.nodes)
+            others = list(commands)
             links = draw.sample(others, min(len(others), draw.randint(1, 2)))
-            self.nodes[name] = Node(self._command(name, links, f"c{draw.randrange(clusters)}"), 0)
-        for name, port in zip(self.nodes, free_ports(len(self.nodes)), strict=True):
-            self.nodes[name].port = port
-        for node in self.nodes.values():
-            node.command = [self._resolved(word, node) for word in node.command]
-            self._start(node)
-
-    def _command(self, name: str, links: Sequence[str], cluster: str) -> list[str]:
-        common = ["--name", name, "--cluster", cluster, "--network-key-file", "key", "--listen", "port:"]
-        common += [word for other in links for word in ("--link", f"port:{other}")]
-        if name == "y":
-            return ["store", "run", *common, "--pattern", "y/#", "--place", "vaults"]
-        store = ["--store", "--store-pattern", "x/#", "--store-place", "vaults"] if name == "x" else []
-        return ["broker", "run", *common, "--no-discovery", *store]
-
-    def _resolved(self, word: str, node: Node) -> str:
-        if not word.startswith("port:"):
-            return word
-        return f"127.0.0.1:{(self.nodes[word[5:]] if word[5:] else node).port}"
-
-    def _start(self, node: Node) -> None:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("HELIOGRAPH_")}
-        folders = {f"HELIOGRAPH_{kind}_DIR": str(self._folder / kind.lower()) for kind in ("RUNTIME", "STATE")}
-        with (self._folder / "log").open("ab") as log:
-            node.process = subprocess.Popen(
-                [COMMAND, *node.command], cwd=self._folder, env=kept | folders, stdout=log, stderr=log
-            )
-
-    async def ready(self) -> None:
-        """Wait until all of them accept links."""
-        async with asyncio.timeout(READY_S):
-            for node in self.nodes.values():
-                while not await accepts(node.port):
-                    await asyncio.sleep(POLL_S)
+            commands[name] = command_of(name, links, f"c{draw.randrange(clusters)}")
+        super().__init__(folder, commands)
 
     async def fault(self, draw: Random) -> None:
         """Something happens to one of them, but for the first broker."""
@@ -103,31 +54,22 @@ class Nodes:
         node.process.send_signal(draw.choice((signal.SIGKILL, signal.SIGKILL, signal.SIGTERM)))
         await asyncio.to_thread(node.process.wait)
         await asyncio.sleep(draw.choice((0.0, draw.uniform(0.0, 2.0))))
-        self._start(node)
-
-    def end(self) -> None:
-        for node in self.nodes.values():
-            if node.process is not None:
-                node.process.kill()
-                node.process.wait()
+        self.start(node)
 
 
-async def accepts(port: int) -> bool:
-    try:
-        _, writer = await asyncio.open_connection("127.0.0.1", port)
-    except OSError:
-        return False
-    writer.close()
-    return True
+def command_of(name: str, links: Sequence[str], cluster: str) -> list[str]:
+    """The words that start a broker, a broker with the store x, or the store y."""
+    common = common_words(name, links, cluster)
+    if name == "y":
+        return ["store", "run", *common, "--pattern", "y/#", "--place", "vaults"]
+    store = ["--store", "--store-pattern", "x/#", "--store-place", "vaults"] if name == "x" else []
+    return ["broker", "run", *common, "--no-discovery", *store]
 
 
 @contextmanager
 def running(seed: int, folder: Path) -> Iterator[Nodes]:
-    nodes = Nodes(seed, folder)
-    try:
+    with Nodes(seed, folder) as nodes:
         yield nodes
-    finally:
-        nodes.end()
 
 
 def with_stores(seed: int, folder: Path, *, count: int = 1_500, faults: int = 8) -> Kept:

@@ -122,11 +122,12 @@ def test_faults_leave_the_other_brokers_connected() -> None:
 
 
 def test_client_and_oracle_share_no_code_with_heliograph() -> None:
+    """The programs import it, because they are what is checked; so nothing here may import them."""
     for path in [*Path(__file__).parent.glob("*.py"), Path(__file__).parents[1] / "wire" / "stdlib_client.py"]:
         for node in ast.walk(ast.parse(path.read_text())):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            assert not any(name.split(".")[0] == "heliograph" for name in names), path
+            assert not any(name.split(".")[0] == "heliograph" or "programs" in name for name in names), path
 
 
 def test_kinds_of_interest_agree_with_their_texts_on_examples() -> None:

@@ -45,11 +45,11 @@ class Topology:
         return Topology(self.name, self.brokers, tuple(other for other in self.links if other != link))
 
 
-def random_topology(seed: int) -> Topology:
-    """8 to 12 brokers in 1 to 3 clusters: in each a random tree and further links, between them two or three."""
+def random_topology(seed: int, sizes: tuple[int, int] = (8, 12)) -> Topology:
+    """Brokers in 1 to 3 clusters: in each a random tree and further links, between them two or three."""
     draw = Random(f"topology {seed}")
     clusters = 1 + seed % 3
-    size = draw.randint(8, 12)
+    size = draw.randint(*sizes)
     brokers = [f"{LETTERS[place % clusters]}{place // clusters + 1}" for place in range(size)]
     links: dict[tuple[str, str], None] = {}
     for letter in LETTERS[:clusters]:
@@ -60,7 +60,7 @@ def random_topology(seed: int) -> Topology:
     for place in range(1, clusters):
         inner = [name for name in brokers if name[0] == LETTERS[place]]
         outer = [name for name in brokers if name[0] < LETTERS[place]]
-        bridges = zip(draw.sample(inner, 2), draw.sample(outer, 2), strict=True)
+        bridges = zip(draw.sample(inner, min(2, len(inner))), draw.sample(outer, 2), strict=False)
         links |= dict.fromkeys([*bridges, (draw.choice(inner), draw.choice(outer))])
     return Topology(f"random {seed}", tuple(brokers), tuple(links))
 

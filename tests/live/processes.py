@@ -28,7 +28,8 @@ class Process:
         start = ["-c", program] if program is not None else ["-m", "heliograph.cli.main", "broker", "run"]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("HELIOGRAPH_")}
         environment["HELIOGRAPH_RUNTIME_DIR"] = str(folder / "run")
-        environment["PYTHONPATH"] = str(Path(__file__).parents[2])
+        root = Path(__file__).parents[2]
+        environment["PYTHONPATH"] = f"{root}:{root / 'src'}"  # this checkout, whichever one is installed
         self.process = subprocess.Popen(
             [sys.executable, *start, *arguments], cwd=folder, env=environment, stderr=subprocess.PIPE, text=True
         )

@@ -19,11 +19,12 @@ from heliograph.pipeline.source import HeliographSource
 from tests.pipeline.crashing import LOCAL, PATIENCE_S, begin, killing, processes
 
 STAGE, COMMIT, COMMITTED = POINTS = ("stage", "before commit", "after commit")
+FIRST_STAGE, FIRST_COMMIT, FIRST_COMMITTED = FIRST_POINTS = tuple(f"first {point}" for point in POINTS)
 SCHEMA = "topic string, value string"
 
 
 class DyingSink(StreamSink):
-    """A sink in whose second batch a process dies."""
+    """A sink in whose second batch, or first, a process dies."""
 
     def __init__(self, options: Any, point: str, victims: Sequence[int], mark: Path) -> None:
         super().__init__(options)
@@ -33,16 +34,17 @@ class DyingSink(StreamSink):
 
     def write(self, iterator: Iterator[Any]) -> Any:
         found = super().write(iterator)
-        if self._point == STAGE and (self._mark.parent / "begun").exists():
+        has_begun = (self._mark.parent / "begun").exists()
+        if self._point == (STAGE if has_begun else FIRST_STAGE):
             killing(self._victims, self._mark)()
         return found
 
     def commit(self, messages: Any, batchId: int) -> None:  # noqa: N803 Spark's name
-        if self._point == COMMIT and batchId == 1:
+        if (self._point, batchId) in ((COMMIT, 1), (FIRST_COMMIT, 0)):
             killing(self._victims, self._mark)()
         super().commit(messages, batchId)
         (self._mark.parent / "begun").touch()
-        if self._point == COMMITTED and batchId == 1:
+        if (self._point, batchId) in ((COMMITTED, 1), (FIRST_COMMITTED, 0)):
             killing(self._victims, self._mark)()
 
 

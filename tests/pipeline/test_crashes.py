@@ -9,8 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from pyarrow import parquet
 
 import heliograph
 from heliograph.pipeline import archive
@@ -140,6 +142,32 @@ def test_a_killed_stream_into_the_network_is_there_once(
     with broker(tmp_path) as second:
         url = f"heliograph://127.0.0.1:{second.port}"
         sinking.start(spark, url, store.name, tmp_path).awaitTermination()
+        assert published(url) == list(range(ROWS))
+
+
+FIRST_SWEPT = (sinking.FIRST_STAGE,)
+FIRST_CASES = cases(sweep=FIRST_SWEPT, soak=[point for point in sinking.FIRST_POINTS if point not in FIRST_SWEPT])
+
+
+@pytest.mark.spark
+@pytest.mark.live
+@pytest.mark.req("S1")
+@pytest.mark.parametrize("point", FIRST_CASES)
+def test_a_stream_that_is_killed_in_its_first_batch_goes_on_in_a_fresh_process(point: str, tmp_path: Path) -> None:
+    (tmp_path / "rows").mkdir()
+    for part in range(3):
+        numbers = range(part, ROWS, 3)
+        rows = pa.table({"topic": [f"out/{part}"] * len(numbers), "value": [str(number) for number in numbers]})
+        parquet.write_table(rows, tmp_path / "rows" / f"{part}.parquet")
+    with broker(tmp_path) as running:
+        url = f"heliograph://127.0.0.1:{running.port}"
+        words = (url, "store", running.process.pid, tmp_path, point, DRIVER)
+        for expected in (-signal.SIGKILL, 0):
+            for _ in range(TRIES):
+                code, told = crash("sinking", *words)
+                if TOO_BUSY not in told:
+                    break
+            assert code == expected, told
         assert published(url) == list(range(ROWS))
 
 

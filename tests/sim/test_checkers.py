@@ -63,6 +63,16 @@ class World:
     ) -> None:
         self.write("received", who, sub, publisher, 1, number, topic, b"payload", headers)
 
+    def reach(
+        self, number: int, who: str = "s", source: str = "a", life: int = 1, link: int = 1, publisher: str = "p"
+    ) -> None:
+        self.write("reached", who, source, life, link, publisher, 1, number)
+
+    def enter(self, *numbers: int) -> None:
+        for number in numbers:
+            self.publish(number)
+            self.reach(number, "a", source="p")
+
     def verdict(self) -> list[str]:
         self.checker.end()
         return [violation.text for violation in self.checker.violations]
@@ -169,22 +179,39 @@ def test_order_is_kept_across_topics() -> None:
     world = World("order")
     for number in (1, 2, 3):
         world.publish(number, f"x/{number}")
-    world.receive(1)
-    world.receive(3, "x/3")
-    world.receive(2, "x/2")
+    for number in (1, 3, 2):
+        world.reach(number)
+        world.receive(number, f"x/{number}")
 
     assert world.verdict() == ["s got publication 2 of p on x/2 after its publication 3"]
 
 
-def test_order_excuses_what_was_published_before_the_link_broke() -> None:
+@pytest.mark.parametrize("who", ["p", "s"])
+@pytest.mark.parametrize("link", [1, 2])
+def test_order_excuses_what_was_repeated_to_a_subscriber_with_another_link(who: str, link: int) -> None:
+    """The publisher must have lost its link, and the subscriber must have another one."""
     world = World("order")
     world.publish(1)
     world.publish(2)
+    world.reach(2)
     world.receive(2)
-    world.write("detached", "s", 1, "a:1", "reset")
+    world.write("detached", who, 1, "a:1", "reset")
+    world.reach(1, link=link)
     world.receive(1)
 
-    assert world.verdict() == []
+    assert len(world.verdict()) == (0 if (who, link) == ("p", 2) else 1)
+
+
+def test_order_does_not_excuse_what_was_published_after_the_publisher_lost_its_link() -> None:
+    world = World("order")
+    world.write("detached", "p", 1, "a:1", "reset")
+    for number in (1, 2):
+        world.publish(number)
+    for number in (2, 1):
+        world.reach(number, link=3 - number)
+        world.receive(number)
+
+    assert len(world.verdict()) == 1
 
 
 @pytest.mark.parametrize(
@@ -255,7 +282,7 @@ def test_covered_notices_a_broker_and_a_cluster_that_tell_too_much() -> None:
             "clusters": [{"cluster": "main", "interests": by_cluster, "listening": listening}],
         }
 
-    world = World("covered", reports={"map": told(2, 3)})
+    world = World("covered", reports={"map": told(4, 5)})
     for who in ("s", "far"):
         world.subscribe(who, 1, "x/#", where="a > 1")
         for number in range(2, 9):
@@ -265,7 +292,7 @@ def test_covered_notices_a_broker_and_a_cluster_that_tell_too_much() -> None:
     _, _, kind, _, (text,) = world.journal.entries[-1]
     assert (kind, text) == ("measured", "15 subscriptions, 86 % covered: brokers told 2 interests, clusters 1")
 
-    world.reports = {"map": told(3, 4)}
+    world.reports = {"map": told(5, 6)}
     assert world.verdict() == [
         "a has told 2 interests, but 1 cover everything that is wanted there",
         "b has told 2 interests, but 1 cover everything that is wanted there",
@@ -275,7 +302,7 @@ def test_covered_notices_a_broker_and_a_cluster_that_tell_too_much() -> None:
 
 @pytest.mark.req("N19")
 def test_covered_compares_interests_that_only_listen_among_themselves() -> None:
-    report = {"broker": "x", "members": [{"broker": "x", "interests": 2, "listening": 1}], "clusters": []}
+    report = {"broker": "x", "members": [{"broker": "x", "interests": 4, "listening": 1}], "clusters": []}
     world = World("covered", reports={"map": report})
     for who in ("s", "far"):
         world.subscribe(who, 1, "x/y")
@@ -377,22 +404,41 @@ def test_the_plain_reading_of_rules_protects_system_topics() -> None:
 LINKED = replace(SCENARIO, topology=replace(SCENARIO.topology, links=(("a", "b"),)))
 
 
+def overtake(world: World, calm_s: float = 0, life: int = 1) -> None:
+    """The second publication reaches the subscriber's broker before the first, which is read after this time."""
+    world.enter(1, 2)
+    for number in (2, 1):
+        world.reach(number, "b", source="a")
+        world.reach(number, "far", source="b", life=life)
+        world.receive(number, who="far")
+        world.loop.now += int(calm_s * SECOND)
+
+
 def overtaken(world: World) -> int:
     """How many are blamed where the second publication comes before the first, at another broker."""
-    for number in (1, 2):
-        world.publish(number)
-    world.receive(2, who="far")
-    world.receive(1, who="far")
+    overtake(world)
     return len(world.verdict())
 
 
-@pytest.mark.parametrize(("counted", "blamed"), [(1, 0), (0, 1)])
-def test_order_excuses_what_was_overtaken_during_a_fault_if_it_was_counted_as_late(counted: int, blamed: int) -> None:
+def linked(counted: int = 1, start: float = 10) -> World:
     world = World("order", LINKED, {"overview": {"late": counted}})
-    world.loop.now += 10 * SECOND
+    for broker in ("a", "b"):
+        world.write("started", broker, 1)
+    world.loop.now += int(start * SECOND)
+    return world
+
+
+@pytest.mark.parametrize("calm_s", [0, 100])
+@pytest.mark.parametrize(("counted", "blamed"), [(1, 0), (0, 1)])
+def test_order_excuses_what_was_overtaken_during_a_fault_if_it_was_counted(
+    counted: int, blamed: int, calm_s: float
+) -> None:
+    """However late it is read."""
+    world = linked(counted)
     world.write("fault", "a > b", "stall")
     world.loop.now += 10 * SECOND  # it lasts
-    assert overtaken(world) == blamed
+    overtake(world, calm_s)
+    assert len(world.verdict()) == blamed
     assert isinstance(world.checker, Order)
     assert world.checker.excused == 1 - blamed
 
@@ -400,8 +446,7 @@ def test_order_excuses_what_was_overtaken_during_a_fault_if_it_was_counted_as_la
 @pytest.mark.parametrize(("after_s", "blamed"), [(1.9, 0), (2.1, 1)])
 @pytest.mark.parametrize("kind", ["reset", "stall", "unlink"])
 def test_order_excuses_nothing_two_seconds_after_the_last_fault(kind: str, after_s: float, blamed: int) -> None:
-    world = World("order", LINKED, {"overview": {"late": 1}})
-    world.loop.now += 10 * SECOND
+    world = linked()
     world.write("fault", "a > b", kind)
     world.write("healed", "a > b", kind)
     if kind == "unlink":
@@ -412,18 +457,90 @@ def test_order_excuses_nothing_two_seconds_after_the_last_fault(kind: str, after
 
 @pytest.mark.parametrize("kind", ["lag", "link", "clock_step"])
 def test_order_excuses_nothing_while_costs_change_and_links_are_added(kind: str) -> None:
-    world = World("order", LINKED, {"overview": {"late": 1}})
-    world.loop.now += 10 * SECOND
+    world = linked()
     world.write("fault", "a > b", kind)
     assert overtaken(world) == 1
 
 
-def test_order_excuses_nobody_at_the_publishers_own_broker() -> None:
-    world = World("order", LINKED, {"overview": {"late": 5}})
+def test_order_does_not_excuse_what_is_only_read_in_trouble() -> None:
+    world = linked()
+    world.enter(1, 2)
+    for number in (1, 2):
+        world.reach(number, "b", source="a")
+    world.write("fault", "a > b", "stall")
+    for number in (2, 1):
+        world.reach(number, "far", source="b")
+        world.receive(number, who="far")
+    assert world.verdict() == ["far got publication 1 of p on x/y after its publication 2"]
+
+
+def test_order_does_not_excuse_what_is_overtaken_after_the_trouble_in_which_it_was_published() -> None:
+    world = linked()
+    world.write("fault", "a > b", "reset")
+    world.enter(1)
+    world.loop.now += 3 * SECOND
+    world.enter(2)
+    for number in (2, 1):
+        world.reach(number, "b", source="a")
+        world.reach(number, "far", source="b")
+        world.receive(number, who="far")
+    assert len(world.verdict()) == 1
+
+
+def test_order_does_not_excuse_what_waited_in_trouble_to_be_sent() -> None:
+    """A publisher that is held has it still."""
+    world = linked()
     for number in (1, 2):
         world.publish(number)
-    world.receive(2)
-    world.receive(1)
+    world.write("fault", "a > b", "reset")
+    world.loop.now += 3 * SECOND
+    for number in (1, 2):
+        world.reach(number, "a", source="p")
+    for number in (2, 1):
+        world.reach(number, "b", source="a")
+        world.reach(number, "far", source="b")
+        world.receive(number, who="far")
+    assert len(world.verdict()) == 1
+
+
+def test_order_asks_whether_each_that_was_read_before_may_have_been() -> None:
+    """Overtaken by one while the network was settled, and by another in trouble."""
+    world = linked()
+    world.enter(1, 2)
+    world.reach(2, "b", source="a")
+    world.write("fault", "a > b", "stall")
+    world.enter(3)
+    for number in (3, 1):
+        world.reach(number, "b", source="a")
+    for number in (2, 3, 1):
+        world.reach(number, "far", source="b")
+        world.receive(number, who="far")
+    assert world.verdict() == ["far got publication 1 of p on x/y after its publication 2"]
+
+
+@pytest.mark.parametrize(("counted", "blamed"), [(1, 0), (0, 1)])
+def test_order_asks_a_crashing_broker_what_it_counted(counted: int, blamed: int) -> None:
+    """A slow subscriber may read what a broker sent long after that is gone."""
+    world = linked(counted)
+    world.write("fault", "a > b", "stall")
+    world.enter(1, 2)
+    for number in (2, 1):
+        world.reach(number, "b", source="a")
+        world.reach(number, "far", source="b")
+    world.write("crashed", "b", "")
+    world.write("started", "b", 2)
+    world.reports["overview"] = {"late": 1 - counted}
+    for number in (2, 1):
+        world.receive(number, who="far")
+    assert len(world.verdict()) == blamed
+
+
+def test_order_excuses_nobody_at_the_publishers_own_broker() -> None:
+    world = linked(5, start=0)
+    world.enter(1, 2)
+    for number in (2, 1):
+        world.reach(number)
+        world.receive(number)
     assert world.verdict() == ["s got publication 1 of p on x/y after its publication 2"]
 
 

@@ -211,6 +211,22 @@ def test_a_link_of_limited_bandwidth_takes_its_time() -> None:
     assert len(it(right).received[it(right).link]) == 10_240
 
 
+def test_a_reader_of_a_large_write_can_stop_before_all_of_it_has_come() -> None:
+    """As with real links: a machine that holds a link is not given megabytes that were written at once."""
+    network = NetworkSettings(delay_ms=1, jitter_ms=0, split=0, join=0, bandwidth_kib_s=1_000)
+    world, left, right = a_link(1, network, STEADY)
+    data = bytes(range(256)) * 4_000
+    write(world, left, data)
+    run(world, 0.2)
+    tell(world, right, lambda machine, _: machine.outbox.holds.append((machine.link, True)))
+    run(world, 2)
+    assert 100_000 < len(it(right).received[it(right).link]) < 300_000
+
+    tell(world, right, lambda machine, _: machine.outbox.holds.append((machine.link, False)))
+    run(world, 2)
+    assert it(right).received[it(right).link] == data
+
+
 def test_a_delay_is_kept_to_the_nanosecond() -> None:
     world, left, right = a_link()
     write(world, left, b"x")

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from heliograph.broker.routing.changeover import Changeover
+from heliograph.broker.routing.ports import Port, Waiting
 from heliograph.cli.simulate import simulate
 from heliograph.sim.run import play
 from heliograph.sim.scenario_files import load, parse
@@ -95,3 +97,23 @@ def test_the_printed_command_replays_it_to_the_same_step(capsys: pytest.CaptureF
     step = found[0]["violations"][0]["step"]
     assert f"delivery at step {step}," in printed
     assert found[0]["digest"] in printed
+
+
+def test_a_path_that_changes_without_a_marker_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Changeover, "_change", lambda *_: None)
+    assert "order" in {violation.checker for violation in play(load("network-triangles"), 1).violations}
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_queue_of_a_slow_reader_that_is_read_from_the_wrong_end_is_caught(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = Port.unqueue
+
+    def unqueue(port: Port) -> Waiting | None:
+        if port.is_client:
+            port.backlog.rotate(1)
+        return right(port)
+
+    monkeypatch.setattr(Port, "unqueue", unqueue)
+    assert "order" in {violation.checker for violation in play(load("hold-across"), seed).violations}

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from heliograph.errors import Reason
-from heliograph.stores import batches
-from heliograph.vault import VaultOpened
+from heliograph.stores import batch_publishers
+from heliograph.stores.batch_publishers import BatchState
+from heliograph.stores.staged import REFERRED, STAGED
+from heliograph.vault import KeysRead, LogsRead, Put, ReadKeys, ReadLogs, Trim, VaultOpened
 from heliograph.wire import stores
 from heliograph.wire.frames import SCAN, Flag, event
 from tests.stores.ledge import Ledge
@@ -30,10 +33,12 @@ def staging(**settings: Any) -> Ledge:
     return ledge
 
 
-def stage(ledge: Ledge, origin: int, first: int, count: int, batch: int, part: str, previous: int = 0) -> None:
+def stage(
+    ledge: Ledge, origin: int, first: int, count: int, batch: int, part: str, previous: int = 0, publisher: str = "job"
+) -> None:
     frames = []
     for number in range(first, first + count):
-        quality = b'["%016x",%d,"job",%d,"%s"]' % (ledge.id, previous, batch, part.encode())
+        quality = b'["%016x",%d,"%b",%d,"%b"]' % (ledge.id, previous, publisher.encode(), batch, part.encode())
         headers = b'{"$d":["Inbox/cccccccccccccccc/dddddddddddddddd"],"$q":%b}' % quality
         frames.append(event(b"t", b"%d" % number, origin, number, headers, Flag.DIRECTED))
         previous = number
@@ -41,10 +46,35 @@ def stage(ledge: Ledge, origin: int, first: int, count: int, batch: int, part: s
     ledge.settle()
 
 
-def commit(ledge: Ledge, batch: int, *parts: tuple[str, int], entity: str = "alice") -> tuple[bool, dict[str, Any]]:
-    number = ledge.ask(stores.CommitBatch(f"{ledge.id:016x}", "job", batch, list(parts)), entity=entity)
+def commit(
+    ledge: Ledge,
+    batch: int,
+    *parts: tuple[str, int],
+    entity: str = "alice",
+    publisher: str = "job",
+    source: str = "",
+    **more: Any,
+) -> tuple[bool, dict[str, Any]]:
+    request = stores.CommitBatch(f"{ledge.id:016x}", publisher, batch, list(parts), **more)
+    number = ledge.ask(request, entity=entity, source=source)
     ledge.settle()
     return ledge.answer(number)
+
+
+def values(ledge: Ledge, prefix: str) -> dict[str, bytes]:
+    found = ledge.vault.find(ReadKeys(prefix))
+    assert isinstance(found, KeysRead)
+    return {key: value or b"" for key, value in found.pairs}
+
+
+def keys(ledge: Ledge, prefix: str) -> list[str]:
+    return list(values(ledge, prefix))
+
+
+def staged_logs(ledge: Ledge) -> list[str]:
+    found = ledge.vault.find(ReadLogs(STAGED))
+    assert isinstance(found, LogsRead)
+    return [log.name.rsplit("/", 1)[1] for log in found.logs]
 
 
 def read(ledge: Ledge, **asked: Any) -> list[tuple[int, int, int]]:
@@ -123,14 +153,6 @@ def test_a_commit_that_names_more_than_was_staged_is_refused() -> None:
     assert commit(ledge, 1, ("0", 2))[0]
 
 
-def test_parts_that_a_commit_does_not_name_stay_out() -> None:
-    ledge = staging()
-    stage(ledge, ONE, 1, 2, 1, "0.0")
-    stage(ledge, TWO, 1, 2, 1, "0.1")
-    commit(ledge, 1, ("0.1", 2))
-    assert [origin for _, origin, _ in read(ledge)] == [TWO, TWO]
-
-
 @pytest.mark.req("O6")
 def test_another_entity_has_publishers_of_its_own() -> None:
     ledge = staging()
@@ -178,19 +200,167 @@ def test_names_that_are_none_are_refused_and_their_publisher_is_told(quality: by
 
 
 @pytest.mark.req("O6")
-def test_one_entity_leaves_places_for_publishers_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batches, "PUBLISHERS_MAX", 8)
+def test_holders_leave_places_for_publishers_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch_publishers, "PUBLISHERS_MAX", 8)
     ledge = Ledge()
+    ledge.ask(stores.AttachPublisher(f"{ledge.id:016x}"), "anonymous", inbox(ONE))
+    ledge.ask(stores.AttachPublisher(f"{ledge.id:016x}"), "bob", inbox(TWO))
+    ledge.settle()
+    last = {ONE: 0, TWO: 0}
 
-    def commits(entity: str) -> list[int]:
+    def commits(origin: int, entity: str, source: str, names: str) -> list[int]:
         said = []
-        for number in range(6):
-            asked = ledge.ask(stores.CommitBatch(f"{ledge.id:016x}", f"p{number}", 1, []), entity)
-            ledge.settle()
-            said.append(ledge.answer(asked)[1].get("code", 0))
+        for name in names:
+            stage(ledge, origin, last[origin] + 1, 1, 1, "0", last[origin], name)
+            last[origin] += 1
+            own: dict[str, Any] = {"entity": entity, "source": source, "publisher": name}
+            said.append(commit(ledge, 1, ("0", 1), **own, proof="ab" * 32)[1].get("code", 0))
         return said
 
     full = Reason.BATCHES_OVER_LIMIT
-    assert commits("anonymous") == [0] * 4 + [full] * 2
-    assert commits("bob") == [0] * 2 + [full] * 4
-    assert commits("anonymous") == [0] * 4 + [full] * 2, "those that are known go on"
+    assert commits(ONE, "anonymous", "192.0.2.1", "abcdef") == [0] * 4 + [full] * 2
+    assert commits(ONE, "anonymous", "192.0.2.2", "ghi") == [0] * 2 + [full]
+    assert commits(TWO, "bob", "192.0.2.1", "abc") == [0, full, full]
+    assert commits(ONE, "anonymous", "192.0.2.2", "a") == [0], "those that are known go on"
+    ledge.wait(60_000)
+    ledge.settle()
+    again = Ledge(ledge.vault)
+    assert commit(again, 2, ("0", 0), entity="bob", publisher="a")[0]
+    assert commit(again, 1, publisher="b", entity="bob") == (True, {"batch": 1, "position": 7})
+    assert keys(again, "c/") == [f"c/anonymous/{name}" for name in "abcdgh"] + ["c/bob/a"]
+
+
+def test_a_publisher_that_is_used_once_takes_no_place_and_its_batch_is_still_there_once() -> None:
+    ledge = staging()
+    stage(ledge, ONE, 1, 2, 7, "0.x")
+    assert commit(ledge, 7, ("0.x", 2), once=True) == (True, {"batch": 7})
+    assert keys(ledge, "c/") == []
+    again = Ledge(ledge.vault)
+    for one in (ledge, again):
+        assert commit(one, 7, ("0.x", 2), once=True)[1] == {"batch": 7, "repeated": True}
+        assert len(read(one)) == 2
+
+
+def test_an_empty_batch_of_an_unknown_publisher_leaves_nothing_and_that_of_a_known_one_counts() -> None:
+    ledge = staging()
+    assert commit(ledge, 3, ("0", 0)) == (True, {"batch": 3})
+    assert keys(ledge, "") == ["id", *keys(ledge, "o/")]
+    stage(ledge, ONE, 1, 1, 1, "0")
+    commit(ledge, 1, ("0", 1))
+    assert commit(ledge, 2) == (True, {"batch": 2, "position": 1})
+    assert commit(ledge, 1)[1] == {"batch": 2, "position": 1, "repeated": True}
+
+
+def test_parts_that_a_commit_does_not_name_are_dropped_with_it() -> None:
+    ledge = staging()
+    stage(ledge, ONE, 1, 2, 1, "0.crashed")
+    stage(ledge, TWO, 1, 2, 1, "0.again")
+    stage(ledge, TWO, 3, 1, 2, "0.next", previous=2)
+    commit(ledge, 1, ("0.again", 2))
+    assert staged_logs(ledge) == ["0.again", "0.next"]
+    assert [origin for _, origin, _ in read(ledge)] == [TWO, TWO]
+
+
+def test_another_query_with_an_old_number_is_told_so_and_one_with_a_new_number_goes_on() -> None:
+    ledge = staging()
+    stage(ledge, ONE, 1, 1, 3, "a")
+    assert commit(ledge, 3, ("a", 1), query="first")[0]
+    assert commit(ledge, 3, ("a", 1), query="first")[1]["repeated"]
+    for batch in (0, 3):
+        granted, said = commit(ledge, batch, ("b", 1), query="second")
+        assert (granted, said["code"]) == (False, Reason.BATCH_FOREIGN)
+        assert "publisher of its own" in said["text"]
+    stage(ledge, ONE, 2, 1, 4, "c", previous=1)
+    assert commit(ledge, 4, ("c", 1), query="second")[0]
+    assert commit(Ledge(ledge.vault), 4, query="first")[1]["code"] == Reason.BATCH_FOREIGN
+
+
+def test_a_publisher_that_was_idle_for_long_is_forgotten_and_its_last_batch_is_still_there_once() -> None:
+    ledge = staging(name_idle_s=3_600)
+    stage(ledge, ONE, 1, 2, 5, "0")
+    commit(ledge, 5, ("0", 2), query="q")
+    ledge.wait(60_000)
+    ledge.settle()
+    assert keys(ledge, "c/") == ["c/alice/job"]
+    for _ in range(2):
+        ledge.wait(3_600_000)
+        ledge.settle()
+    assert keys(ledge, "c/") == []
+    assert commit(ledge, 5, ("other", 2), query="q")[1] == {"batch": 5, "repeated": True}
+    assert commit(ledge, 5, ("other", 2), query="p")[1]["code"] == Reason.BATCH_FOREIGN
+    for _ in range(8):
+        ledge.wait(86_400_000)
+        ledge.settle()
+    assert len(read(ledge)) == 2, "its parts stay while they are visible"
+
+
+def test_parts_are_removed_when_retention_has_removed_what_refers_to_them() -> None:
+    ledge = staging()
+    stage(ledge, ONE, 1, 2, 1, "0")
+    commit(ledge, 1, ("0", 2))
+    ledge.wait(60_000)
+    ledge.settle()
+    assert staged_logs(ledge) == ["0"]
+    ledge.vault.commit([Trim("main", 2)])
+    again = Ledge(ledge.vault)
+    again.wait(61_000)
+    again.settle()
+    assert staged_logs(again) == []
+    assert keys(again, REFERRED) == []
+
+
+def test_a_vault_of_before_goes_on() -> None:
+    """Then a state had a number and a position only, and the key of a visible part no value."""
+    ledge = staging()
+    stage(ledge, ONE, 1, 2, 1, "0")
+    commit(ledge, 1, ("0", 2), query="q")
+    (part,) = keys(ledge, REFERRED)
+    ledge.vault.commit([Put(part, b""), Put("c/alice/job", b'{"batch":1,"position":0}')])
+    again = Ledge(ledge.vault)
+    assert commit(again, 1, ("0", 2), query="any")[1] == {"batch": 1, "repeated": True}
+    again.wait(60_000)
+    again.settle()
+    assert len(read(again)) == 2
+    (state,) = [msgspec.json.decode(value, type=BatchState) for value in values(again, "c/").values()]
+    assert (state.batch, state.position, state.query) == (1, 0, None)
+    assert state.used_ns, "it counts as used now"
+    stage(ledge, ONE, 3, 1, 2, "0", previous=2)
+    third = Ledge(ledge.vault)
+    assert commit(third, 2, ("0", 1), query="any") == (True, {"batch": 2, "position": 2})
+    third.vault.commit([Trim("main", 2)])
+    fourth = Ledge(third.vault)
+    fourth.wait(61_000)
+    fourth.settle()
+    fourth.wait(200)
+    fourth.settle()
+    assert [name for name in keys(fourth, REFERRED) if "1/0" in name] == []
+
+
+@pytest.mark.req("O6")
+def test_without_credentials_a_publisher_belongs_to_the_first_that_shows_a_secret() -> None:
+    ledge = staging()
+    ledge.ask(stores.AttachPublisher(f"{ledge.id:016x}"), "anonymous", inbox(3))
+    ledge.settle()
+    mine, other = "ab" * 32, "cd" * 32
+    stage(ledge, 3, 1, 1, 1, "0")
+    stage(ledge, 3, 2, 1, 2, "0", previous=1)
+    by: dict[str, Any] = {"entity": "anonymous", "source": "192.0.2.1"}
+    assert commit(ledge, 1, ("0", 1), **by)[1]["code"] == Reason.NAME_UNPROVEN
+    assert commit(ledge, 1, ("0", 1), **by, proof=mine)[0]
+    for one in (ledge, Ledge(ledge.vault)):
+        for once in (False, True):
+            assert commit(one, 2, ("0", 1), **by, proof=other, once=once)[1]["code"] == Reason.NAME_FOREIGN
+            assert commit(one, 1, ("0", 1), **by, proof=other, once=once)[1]["code"] == Reason.NAME_FOREIGN
+    assert commit(ledge, 2, ("0", 1), **by, proof=mine)[0]
+
+
+@pytest.mark.req("O6")
+def test_a_batch_that_another_client_committed_once_is_no_repeat_of_ours() -> None:
+    ledge = staging()
+    ledge.ask(stores.AttachPublisher(f"{ledge.id:016x}"), "anonymous", inbox(3))
+    ledge.settle()
+    stage(ledge, 3, 1, 1, 1, "0")
+    stage(ledge, 3, 2, 1, 1, "1", previous=1)
+    assert commit(ledge, 1, ("0", 1), entity="anonymous", proof="ab" * 32, once=True)[0]
+    said = commit(ledge, 1, ("1", 1), entity="anonymous", proof="cd" * 32)[1]
+    assert said["code"] == Reason.NAME_FOREIGN

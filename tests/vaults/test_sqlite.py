@@ -161,6 +161,12 @@ def test_what_cannot_be_written_to_is_refused(file_mode: int | None, folder_mode
     assert done.stdout.strip() == expected, done.stderr
 
 
+def test_a_folder_that_cannot_be_made_is_told_with_what_chooses_another(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(VaultError, match=r"file.*--store-place"):
+        SqliteVault(Vault(name="v", place=str(tmp_path / "file" / "below"))).open()
+
+
 def modes_of(folder: Path) -> dict[str, int]:
     return {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
 

@@ -8,9 +8,10 @@ Not here: proving an identity (credentials.py), caching per topic (routes.py).
 Rules are tried in the order in which they are written; the first that fits decides. If no rule fits, the default
 applies, except that system topics are reserved for brokers and admins, and the service "admin" for admins. Proven
 entities may publish to topic directories and to each other's Entity/<entity>, and each may subscribe to its own, which
-no rule opens to others; directories may subscribe to what is published to them. A store may subscribe to everything,
-and only a store may advertise itself. Created topics (Topics/<uuid>/…) depend on grants, which belong to a link
-(rights.py). As everywhere, a wildcard at the first level of a rule does not match system topics.
+no rule opens to others; directories may subscribe to what is published to them. A store may subscribe to everything.
+Only services of brokers publish on the topics of stores, and of these only stores advertise. Created topics
+(Topics/<uuid>/…) depend on grants, which belong to a link (rights.py). As everywhere, a wildcard at the first level of
+a rule does not match system topics.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from heliograph.model.identity import Identity, Role
 from heliograph.model.topics import CREATED_ROOT, ENTITY_ROOT, INBOX_ROOT, covers, created_root, is_system, overlaps
 
 GUARDED_SERVICES = (b"admin",)
-STORES_ROOT = b"Services/Stores/"
-ADVERTISEMENT = b"Services/Stores/Advertisement"  # only stores may publish it
+STORES_ROOT = b"Services/Stores/"  # stores believe what is published here, so only services of brokers may publish it
+ADVERTISEMENT = b"Services/Stores/Advertisement"  # of these topics, only stores may publish this one
 WILD = (b"+", b"#")
 ALL_ENTITIES = frozenset((Role.BROKER, Role.ADMIN, Role.STORE))  # roles that receive what is sent to any entity
 PRIVILEGED = (Role.BROKER, Role.ADMIN, Role.DIRECTORY, Role.STORE)
@@ -121,11 +122,9 @@ class Profile:
         is_store = Role.STORE in self.privileges
         if is_store and verb == "subscribe":
             return True  # stores keep everything; the rights of their readers are checked on delivery
-        if topic == ADVERTISEMENT and verb == "publish":
-            return is_store
+        if topic.startswith(STORES_ROOT) and verb == "publish":
+            return Role.BROKER in self.privileges and (is_store or topic != ADVERTISEMENT)
         if is_system(topic):
-            if is_store and topic.startswith(STORES_ROOT):
-                return True
             return Role.BROKER in self.privileges or Role.ADMIN in self.privileges or self._may_discover(verb, topic)
         if topic.startswith(INBOX_ROOT + b"/"):
             return True  # a peer that may ask may receive the answers in its own inbox; rules can still deny it

@@ -123,6 +123,7 @@ class Broker:
             routing.myself,
             routing.view.neighbours,
             routing.is_full,
+            routing.incarnations.highest,
             seed,
             links,
             outbox,
@@ -431,6 +432,7 @@ class Broker:
     def clock(self, wall_ns: int, now: Instant) -> None:
         """The wall clock's time. The first one also counts as the broker's start."""
         self._now = now
+        self._routing.incarnations.clock(wall_ns, now)
         if self._timing.ahead_ns is None:
             self._peering.start(now)
         self._timing.clock(wall_ns, now)

@@ -214,6 +214,9 @@ class Links:
     def deliver(self, publisher: Port, sink: Sink, chunk: bytes, now: Instant) -> None:
         """Send whole frames to a sink, or queue them behind what it has not taken yet."""
         link = sink.link
+        if link.sink is sink:  # its delivery is open, so nothing waits
+            link.out.append(chunk)
+            return
         if link.state != READY:
             return
         if link.pressed or link.backlog:

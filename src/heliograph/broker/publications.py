@@ -63,6 +63,7 @@ class Publications:
         self._timing = timing
         self._steps = steps
         self._outbox = outbox
+        self._last_directed: Sink | None = None
         self.denied = 0
         self.expired = 0
         self.shares_lost = 0  # publications for a group that has no member in reach
@@ -140,13 +141,20 @@ class Publications:
             if inbox.startswith(self._inbox + b"/"):
                 found = self._sessions.by_origin(int(inbox.rsplit(b"/", 1)[1], 16))
                 if found is not None:
-                    self._links.deliver(link, Sink(found, b"", True, False, False), raw, now)
+                    self._links.deliver(link, self._directed(found), raw, now)
                 continue
             targets, _ = self._routing.destinations.targets_of(inbox, inside)
             members |= targets.members
             parts.update(dict.fromkeys(targets.parts))
         if members or parts:
             self._forward(link, Targets(members, tuple(sorted(parts))), raw, TTL, (), now)
+
+    def _directed(self, link: Port) -> Sink:
+        """Where directed publications to a link go: the same as before, so that those of a run travel together."""
+        sink = self._last_directed
+        if sink is None or sink.link is not link:
+            sink = self._last_directed = Sink(link, b"", True, False, False)
+        return sink
 
     def _is_wanted_still(self, link: Link, frame: Frame, headers: dict[str, Any], now: Instant) -> bool:
         expiry_us = headers.get(EXPIRY)

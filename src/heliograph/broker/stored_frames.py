@@ -5,7 +5,8 @@ Out:   the same frames to the session that they name, without publications that 
 State: counters.
 Not here: what a store sends (stores/), the layout (wire/stores.py), which peer is a store (access.py, sessions.py).
 
-The broker where a frame enters checks that a store sent it; the receiver's broker checks each topic, so that no client
+The broker where a frame enters takes it from its own store only, as no other party could show that the store's id in it
+is its own. The receiver's broker checks each topic, so that no client
 reads from a store what it may not receive live. A store knows what the reader may hear (hearings.py) and looks for
 matches in that alone; a frame or notice from before the reader's rights became less is dropped. A frame for a session
 that does not keep up is dropped and counted: the reader notices and asks again.
@@ -47,8 +48,8 @@ class StoredFrames:
 
     def receive(self, link: Link, frame: Frame, now: Instant) -> None:
         """A frame from a store at this broker."""
-        if not link.identity.has(Role.STORE):
-            raise ProtocolError(Reason.ROLE_MISSING, "only a store may send this")
+        if not (link.is_pipe and link.identity.has(Role.STORE)):
+            raise ProtocolError(Reason.ROLE_MISSING, "only the store of this broker may send this")
         if not is_inbox(frame.topic.decode(errors="replace")):
             raise ProtocolError(Reason.BODY_MALFORMED, "not for an inbox")
         self._pass(link, frame, False, now)

@@ -66,7 +66,8 @@ class PublishReliably:
 
     The outcome is the store's number, and the first and last sequence.
 
-    A part of a batch is staged in a store under the publisher's name, the batch's number and the part.
+    A part of a batch is staged in a store under the publisher's name, the batch's number and the part. Its publications
+    may differ in topic and headers: then ``rows`` has those of each, and ``topic`` is the first of them.
     """
 
     topic: str
@@ -78,7 +79,13 @@ class PublishReliably:
     store: StoreAdvertisement | None = None  # None: the one that serves the topic
     part: tuple[str, int, str] | None = None  # of a batch: publisher, number, part
     ms_max: int | None = None  # how long to wait; None: as long as the session waits for anything
+    rows: list[tuple[str, dict[str, Any] | None]] | None = None
     error: HeliographError | None = None  # why it was not stored, for a program without a request
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """All its topics."""
+        return frozenset([self.topic] if self.rows is None else [topic for topic, _ in self.rows])
 
     def ask(self, request: Request) -> None:
         """The program awaits the outcome under this number."""
@@ -124,6 +131,8 @@ class ReadStores:
     since_us: int | None = None  # … and not before the first publication stored at this time or later
     ends: dict[str, int] = field(default_factory=dict)  # by store: end before this position
     until_us: int | None = None  # … or before the first publication stored after this time
+    follow: bool = False  # a replay goes on with what is stored later; otherwise it ends, in a store that has no other
+    # end, with what that store had when it was first asked
     pace: float = 0.0  # 0: full speed; 1: as fast as they were published; 2: twice as fast
     window: int = 1_000  # publications under way or unread
     bytes_max: int = 64 << 20  # of the same

@@ -17,7 +17,16 @@ from heliograph.client.outgoing import Outgoing, too_much
 from heliograph.client.refusals import Losses
 from heliograph.client.requests import OpenRequests
 from heliograph.client.timing import SessionTime
-from heliograph.client.writer import Headers, QualityLink, Stamp, Writer, header_block, json_values, plain_block
+from heliograph.client.writer import (
+    Headers,
+    QualityLink,
+    Stamp,
+    Writer,
+    header_block,
+    json_values,
+    plain_block,
+    row_block,
+)
 from heliograph.errors import HeliographError, UsageError
 from heliograph.machine import Instant
 from heliograph.wire.bodies import Welcome
@@ -89,11 +98,14 @@ class Publisher:
         outgoing.add(self._writer.frames(name, block, payloads, outgoing.assigned + 1, flags), len(payloads))
         return True
 
-    def check(self, topic: str, payloads: list[bytes], headers: Headers | None, content_type: str | None) -> None:
+    def check(self, command: commands.PublishReliably) -> None:
         """UsageError for what no broker would accept."""
-        self._writer.topic(topic)
-        self._writer.check_size(payloads)
-        header_block(None, headers, None, content_type)
+        self._writer.check_size(command.payloads)
+        header_block(None, command.headers, None, command.content_type)
+        for topic, headers in [(command.topic, None)] if command.rows is None else command.rows:
+            self._writer.topic(topic)
+            if headers is not None:
+                row_block(headers)
 
     def publish_linked(
         self, command: commands.PublishReliably, store: str, previous: int, now: Instant
@@ -104,8 +116,12 @@ class Publisher:
         to = [command.store.inbox] if command.part is not None and command.store is not None else None
         rest = b"" if command.part is None else b"," + json_values(command.part)
         block, flags = header_block(self.stamp(now), command.headers, command.expires_in_ms, command.content_type, to)
-        topic, first = writer.topic(command.topic), outgoing.assigned + 1
-        run = writer.linked_frames(topic, block, command.payloads, first, previous, QualityLink(store, rest), flags)
+        first, link = outgoing.assigned + 1, QualityLink(store, rest)
+        if command.rows is None:
+            topic = writer.topic(command.topic)
+            run = writer.linked_frames(topic, block, command.payloads, first, previous, link, flags)
+        else:
+            run = writer.linked_rows(command.rows, block, command.payloads, first, previous, link, flags)
         outgoing.add(run, len(command.payloads))
         return first, run
 

@@ -92,6 +92,34 @@ class Writer:
             previous = sequence
         return b"".join(parts)
 
+    def linked_rows(
+        self,
+        rows: Sequence[tuple[str, Headers | None]],
+        block: bytes,
+        payloads: list[bytes],
+        first: int,
+        previous: int,
+        link: QualityLink,
+        flags: int,
+    ) -> bytes:
+        """The same for EVENTs that differ in topic and in headers of their own, which follow those of all."""
+        origin = self._origin
+        opening = block[:-1] + b"," if block else b"{"
+        quality = b'"$q":["%s",' % link.store.encode()
+        closing = link.rest + b"]}"
+        parts: list[bytes] = []
+        own, own_block = None, b""
+        for sequence, ((topic, headers), payload) in enumerate(zip(rows, payloads, strict=True), first):
+            if headers is not own:
+                own, own_block = headers, row_block(headers)
+            name = self.topic(topic)
+            all_headers = b"%b%b%b%d%b" % (opening, own_block, quality, previous, closing)
+            length = BODY_BYTES + len(name) + len(all_headers) + len(payload)
+            head = _pack(length, 1, flags, len(name), origin, sequence, len(all_headers))
+            parts += (head, name, all_headers, payload)
+            previous = sequence
+        return b"".join(parts)
+
     def check_size(self, payloads: list[bytes]) -> None:
         """UsageError if one of them is too large."""
         for payload in payloads:
@@ -163,22 +191,36 @@ def header_block(
         flags |= Flag.EXPIRES
     if content_type is not None:
         reserved["$y"] = content_type
-    if headers is not None and not isinstance(headers, Mapping):
-        raise UsageError(f'headers are a dict, such as {{"unit": "celsius"}}, not {headers!r}')
-    if headers:
-        for key in headers:
-            if not isinstance(key, str) or key.startswith("$"):
-                raise UsageError(f"header {key!r}: keys are text, and those that begin with '$' are reserved")
+    if headers is not None:
+        _check_names(headers)
         reserved.update(headers)
-    if not reserved:
-        return b"", flags
+    return (_encoded(reserved) if reserved else b""), int(flags)
+
+
+def row_block(headers: Headers | None) -> bytes:
+    """The headers that one publication of many has of its own: JSON without braces, with a comma behind it."""
+    if not headers:
+        return b""
+    _check_names(headers)
+    return _encoded(headers)[1:-1] + b","
+
+
+def _check_names(headers: Headers) -> None:
+    if not isinstance(headers, Mapping):
+        raise UsageError(f'headers are a dict, such as {{"unit": "celsius"}}, not {headers!r}')
+    for key in headers:
+        if not isinstance(key, str) or key.startswith("$"):
+            raise UsageError(f"header {key!r}: keys are text, and those that begin with '$' are reserved")
+
+
+def _encoded(headers: Headers) -> bytes:
     try:
-        block = _encode(reserved)
+        block = _encode(headers)
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
         raise UsageError(f"headers must be JSON values: {error}") from None
     if len(block) > HEADERS_ROOM:
         raise UsageError(f"headers of {len(block)} bytes are too large: at most {HEADERS_ROOM} are taken")
-    return block, int(flags)
+    return block
 
 
 def json_values(values: tuple[str | int, ...]) -> bytes:

@@ -1,8 +1,8 @@
-"""Repeats: remembers the last request ids, so that a repeated request costs nothing.
+"""Repeats: remembers the last requests, so that a repeated request costs nothing.
 
-In:    request ids with their attempts.
-Out:   whether an attempt is new, and the value kept with an id.
-State: a bounded number of ids; the oldest is forgotten first.
+In:    request ids with the proven address of the requester and their attempts.
+Out:   whether an attempt is new, and the value kept with a request.
+State: a bounded number of requests; the oldest is forgotten first.
 Not here: duplicates of publications (broker/routing/seen.py), replays of what was signed (trust/freshness.py).
 Paper: [brokers] §4: the last 1000 requests.
 """
@@ -12,40 +12,46 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Generic, TypeVar
 
+from heliograph.machine import Address
+
 T = TypeVar("T")
 
 
 class Repeats(Generic[T]):
-    """Ids with their highest attempt and a value that the owner chose."""
+    """Requests with their highest attempt and a value that the owner chose.
 
-    __slots__ = ("_ids", "_ids_max")
+    A request is an id at an address. Ids are no secrets, so whoever uses another's id at its own address has made a
+    request of its own, and takes nothing from the other.
+    """
 
-    def __init__(self, ids_max: int) -> None:
-        self._ids_max = ids_max
-        self._ids: OrderedDict[bytes, tuple[int, T]] = OrderedDict()
+    __slots__ = ("_requests", "_requests_max")
 
-    def is_new(self, id: bytes, attempt: int) -> bool:
-        """True if this attempt of this id was not seen before."""
-        known = self._ids.get(id)
+    def __init__(self, requests_max: int) -> None:
+        self._requests_max = requests_max
+        self._requests: OrderedDict[tuple[bytes, Address], tuple[int, T]] = OrderedDict()
+
+    def is_new(self, id: bytes, address: Address, attempt: int) -> bool:
+        """True if this attempt of this request was not seen before."""
+        known = self._requests.get((id, address))
         return known is None or attempt > known[0]
 
-    def add(self, id: bytes, attempt: int, value: T) -> None:
+    def add(self, id: bytes, address: Address, attempt: int, value: T) -> None:
         """Remember an attempt."""
-        self._ids.pop(id, None)
-        self._ids[id] = (attempt, value)
-        if len(self._ids) > self._ids_max:
-            self._ids.popitem(last=False)
+        self._requests.pop((id, address), None)
+        self._requests[id, address] = (attempt, value)
+        if len(self._requests) > self._requests_max:
+            self._requests.popitem(last=False)
 
-    def get(self, id: bytes) -> T | None:
-        """The value kept with an id."""
-        known = self._ids.get(id)
+    def get(self, id: bytes, address: Address) -> T | None:
+        """The value kept with a request."""
+        known = self._requests.get((id, address))
         return None if known is None else known[1]
 
-    def limit(self, ids_max: int) -> None:
-        """Change how many ids are remembered."""
-        self._ids_max = ids_max
-        while len(self._ids) > ids_max:
-            self._ids.popitem(last=False)
+    def limit(self, requests_max: int) -> None:
+        """Change how many requests are remembered."""
+        self._requests_max = requests_max
+        while len(self._requests) > requests_max:
+            self._requests.popitem(last=False)
 
     def __len__(self) -> int:
-        return len(self._ids)
+        return len(self._requests)

@@ -479,9 +479,9 @@ class BlockingClient:
                 yield cast(StoredRun, run)
 
     @_with_options_of(Client.batch)
-    def batch(self, store: str, publisher: str, number: int) -> BlockingBatch:
+    def batch(self, store: str, publisher: str, number: int, **options: Any) -> BlockingBatch:
         """Batch ``number`` under a publisher's name, in a store (its name or id). Later batches have higher numbers."""
-        return BlockingBatch(self._background, self._asyncio.batch(store, publisher, number))
+        return BlockingBatch(self._background, self._asyncio.batch(store, publisher, number, **options))
 
     @_with_options_of(Client.directed)
     def directed(self) -> BlockingIncoming[Incoming]:

@@ -166,6 +166,8 @@ def connect(
 
 
 def _targets(address: str | Sequence[str], server_name: str | None) -> tuple[Target, ...]:
+    if isinstance(address, int):
+        raise UsageError(f"{address!r} is not an address: write {PLAIN}://127.0.0.1:{address}, as text")
     addresses = [address] if isinstance(address, str) else list(address)
     return tuple(parse_target(one, server_name) for one in addresses)
 

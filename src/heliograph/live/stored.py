@@ -11,11 +11,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from secrets import token_bytes
 from typing import Any, NamedTuple, cast
 
 from heliograph.client import commands
 from heliograph.client.session import Session
-from heliograph.errors import ClosedError, HeliographError, Reason, RefusedError, UsageError
+from heliograph.errors import ClosedError, HeliographError, NotConnectedError, Reason, RefusedError, UsageError
 from heliograph.live.calls import Calls
 from heliograph.live.name_secret import own_secret
 from heliograph.live.subscription import Callback, OpenSubscriptions, Subscribing, Subscription
@@ -29,6 +30,10 @@ FOREVER_MS = 1 << 50
 READ_WINDOW = 4_096  # publications of a durable subscription that are under way or unread
 RUN_WINDOW = 65_536  # … of a replay
 ACKNOWLEDGE = ("auto", "manual")
+AWAY_S = 0.1  # between two questions whether a store is back
+Row = tuple[str, dict[str, Any] | None]
+Staged = tuple[str, bytes | str] | tuple[str, bytes | str, dict[str, Any] | None]
+"""A publication of a batch: topic, payload, and perhaps headers."""
 Moment = float | datetime
 """Seconds since 1970, or a datetime with a time zone."""
 
@@ -83,28 +88,39 @@ class BatchCommitted(NamedTuple):
 class Batch:
     """A batch of publications that becomes visible in a store all at once, or not at all. Made by ``client.batch``."""
 
-    def __init__(self, face: StoreFace, store: str, publisher: str, number: int) -> None:
+    def __init__(
+        self, face: StoreFace, store: str, publisher: str, number: int, query: str, once: bool, secret: bytes | None
+    ) -> None:
         self._face = face
         self._store = store
+        self._query = query
+        self._once = once
+        self._secret = token_bytes() if once and secret is None else secret
         self.publisher = publisher
         self.number = number
 
     async def stage(
         self,
         part: str,
-        publications: Iterable[tuple[str, bytes | str]],
+        publications: Iterable[Staged],
         *,
         headers: dict[str, Any] | None = None,
         content_type: str | None = None,
     ) -> int:
-        """Store a part of the batch, as (topic, payload) pairs, not visible yet. Returns how many there were."""
-        store = await self._face._advertised(self._store)
+        """Store a part of the batch, not visible yet. Returns how many publications it has.
+
+        Each is (topic, payload), or (topic, payload, headers) with headers of its own, besides ``headers`` of all. If
+        the store is away, it is waited for, as long as for the answer to a request.
+        """
+        store = await self._face._advertised(self._store, patiently=True)
         quality = (self.publisher, self.number, part)
         count = 0
         pending: list[asyncio.Future[Any]] = []
-        for topic, payloads in _by_topic(publications):
+        for rows, payloads in _pieces(publications):
             count += len(payloads)
-            command = commands.PublishReliably(topic, payloads, headers, None, content_type, 0, store, quality)
+            command = commands.PublishReliably(
+                rows[0][0], payloads, headers, None, content_type, 0, store, quality, rows=_differing(rows)
+            )
             if await self._face._tell_when_room(command, pending):
                 break
         await _all(pending)
@@ -113,7 +129,9 @@ class Batch:
     async def commit(self, parts: Iterable[tuple[str, int]]) -> BatchCommitted:
         """Make these parts visible in this order; each is named with its number of publications. May be repeated."""
         store = await self._face._advertised(self._store)
-        body = wire.CommitBatch(store.store, self.publisher, self.number, [(name, count) for name, count in parts])
+        proof = proof_of(self._face._name_secret(self._secret), store.store, self.publisher)
+        named = [(name, count) for name, count in parts]
+        body = wire.CommitBatch(store.store, self.publisher, self.number, named, self._query, self._once, proof)
         done = cast(wire.RequestDone, await self._face._ask_stores(body, wire.RequestDone))
         return BatchCommitted(done.batch, done.position, done.repeated)
 
@@ -159,9 +177,6 @@ class StoreFace:
         """
 
         async def subscribe() -> Subscription:
-            ends = dict(end or {})
-            if end is None and until is None and not follow:
-                ends = {log.store: log.next for log in await self.logs(filter) if log.log == wire.MAIN}
             command = commands.ReadStores(
                 self._calls.number(),
                 filter,
@@ -170,8 +185,9 @@ class StoreFace:
                 store=store,
                 positions=dict(position or {}),
                 since_us=_microseconds(since),
-                ends=ends,
+                ends=dict(end or {}),
                 until_us=_microseconds(until),
+                follow=follow,
                 pace=pace,
                 window=window,
                 bytes_max=inbox_bytes_max,
@@ -379,13 +395,26 @@ class StoreFace:
 
     # -- publishing -----------------------------------------------------------------------------------------------
 
-    def batch(self, store: str, publisher: str, number: int) -> Batch:
+    def batch(
+        self,
+        store: str,
+        publisher: str,
+        number: int,
+        *,
+        query: str = "",
+        once: bool = False,
+        secret: bytes | None = None,
+    ) -> Batch:
         """Batch ``number`` under a publisher's name, in a store (its name or id). Later batches have higher numbers.
 
         Any number of clients of one entity may stage parts; one commits. A batch that was committed before is not
         changed, so a program may safely repeat its work after a crash.
+
+        ``query`` names what counts the batches: the store refuses to take a batch of another query for a repeat.
+        ``once``: the name is used for this batch only, and the store does not remember it. Without credentials, the
+        name belongs to this user's secret on this machine, or to ``secret``, as a durable name does.
         """
-        return Batch(self, store, publisher, number)
+        return Batch(self, store, publisher, number, query, once, secret)
 
     async def _publish_reliably(
         self,
@@ -449,12 +478,21 @@ class StoreFace:
 
     # -- asking ---------------------------------------------------------------------------------------------------
 
-    async def _advertised(self, store: str) -> wire.StoreAdvertisement:
-        found = cast(wire.StoresFound, await self._ask_stores(wire.FindStores(), wire.StoresFound))
-        for one in found.stores:
-            if store in (one.store, one.name):
-                return one
-        raise RefusedError(Reason.STORE_UNKNOWN, f"there is no store {store!r}; heliograph store list shows them")
+    async def _advertised(self, store: str, *, patiently: bool = False) -> wire.StoreAdvertisement:
+        """A store that is there. ``patiently``: one that is away may come back, until a request would time out."""
+        until = self._loop.time() + self._session.config.request_ms_max / 1_000
+        while True:
+            found = cast(wire.StoresFound, await self._ask_stores(wire.FindStores(), wire.StoresFound))
+            for one in found.stores:
+                if store in (one.store, one.name):
+                    return one
+            is_away = any(store in (one.store, one.name) for one in found.away)
+            if not patiently or not is_away:
+                text = f"there is no store {store!r}; heliograph store list shows them"
+                raise RefusedError(Reason.STORE_UNKNOWN, text)
+            if self._loop.time() >= until:
+                raise NotConnectedError(Reason.TIME_OUT, f"the store {store} was away for too long")
+            await asyncio.sleep(AWAY_S)
 
     async def _ask_stores(self, body: Body, kind: type[Body]) -> Any:
         return await self._calls.request(lambda request: commands.AskStores(request, body, kind))
@@ -462,8 +500,12 @@ class StoreFace:
 
 def milliseconds(seconds: float) -> int:
     """Seconds as the session's milliseconds."""
-    if not 0 <= seconds < FOREVER_MS / 1_000:
-        raise UsageError(f"{seconds} is not a time in seconds")
+    try:
+        is_time = 0 <= seconds < FOREVER_MS / 1_000
+    except TypeError:  # a text, for example
+        is_time = False
+    if not is_time:
+        raise UsageError(f"{seconds!r} is not a time in seconds")
     return round(seconds * 1_000)
 
 
@@ -484,17 +526,24 @@ async def _all(pending: Sequence[asyncio.Future[Any]]) -> None:
             raise result
 
 
-def _by_topic(publications: Iterable[tuple[str, bytes | str]]) -> Iterable[tuple[str, list[bytes]]]:
-    """Consecutive publications on one topic together, in pieces of about one write in size."""
+def _pieces(publications: Iterable[Staged]) -> Iterable[tuple[list[Row], list[bytes]]]:
+    """Topics, headers and payloads of consecutive publications, in pieces of about one write in size."""
+    rows: list[Row] = []
     payloads: list[bytes] = []
-    size, before = 0, ""
-    for topic, payload in publications:
+    size = 0
+    for topic, payload, *own in publications:
         data = payload.encode() if isinstance(payload, str) else bytes(payload)
-        if payloads and (topic != before or size >= 1 << 17):
-            yield before, payloads
-            payloads, size = [], 0
-        before = topic
+        if size >= 1 << 17:
+            yield rows, payloads
+            rows, payloads, size = [], [], 0
+        rows.append((topic, own[0] if own else None))
         payloads.append(data)
         size += 128 + len(data)
     if payloads:
-        yield before, payloads
+        yield rows, payloads
+
+
+def _differing(rows: list[Row]) -> list[Row] | None:
+    """The same; None if all are on one topic and have no headers of their own, which is faster."""
+    topic = rows[0][0]
+    return None if all(name == topic and not own for name, own in rows) else rows

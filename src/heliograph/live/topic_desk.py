@@ -128,7 +128,7 @@ class TopicDesk:
         assert keyring.own is not None
         return keyring.learn(keyring.own.chain, time_ns()).identity.entity
 
-    def seal(self, secret: Descriptors, certificates: Sequence[bytes]) -> bytes:
+    def seal(self, secret: Descriptors, certificates: Sequence[bytes | str]) -> bytes:
         """Seal descriptors for the owners of these PEM certificates, and for us."""
         keyring = self.statements.keyring
         assert keyring.own is not None
@@ -334,7 +334,7 @@ class TopicDesk:
                 await asyncio.sleep(1.0)  # no owner spoke, or there is no broker
 
 
-def chain_of(pem: bytes) -> bytes:
+def chain_of(pem: bytes | str) -> bytes:
     """The chain in a PEM file of certificates."""
     from heliograph.trust.chains import encode_chain, load_pem
 

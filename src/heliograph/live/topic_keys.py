@@ -57,7 +57,9 @@ class TopicKeyCalls:
         except ProtocolError as error:
             raise RefusedError(error.reason, error.detail) from None
 
-    async def give_topic_key(self, topic: OwnTopic, key: TopicKey, certificate: bytes, *, timeout: float = 10.0) -> str:
+    async def give_topic_key(
+        self, topic: OwnTopic, key: TopicKey, certificate: bytes | str, *, timeout: float = 10.0
+    ) -> str:
         """Give the key of a new epoch to the waiting holder of this PEM certificate; returns the holder's name."""
         statements, advertisement = self._desk.statements, topic.advertisement
         try:

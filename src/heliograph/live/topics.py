@@ -70,7 +70,7 @@ class TopicCalls(TopicKeyCalls):
         encrypted: bool = False,
         directory: str = "",
         secret: Descriptors | None = None,
-        secret_for: Sequence[bytes] = (),
+        secret_for: Sequence[bytes | str] = (),
         timeout: float = 10.0,
     ) -> OwnTopic:
         """Create a topic: a directory gives it a UUID and signs it, we countersign and publish the advertisement.
@@ -185,7 +185,7 @@ class TopicCalls(TopicKeyCalls):
         lifetime: float = 86_400.0,
         using: GrantBundle | None = None,
         key: TopicKey | None = None,
-        certificate: bytes = b"",
+        certificate: bytes | str = b"",
     ) -> GrantBundle:
         """Make a grant for another entity, to be handed to it; only that entity's key can use it.
 
@@ -221,7 +221,7 @@ class TopicCalls(TopicKeyCalls):
         all_chains = list(dict.fromkeys([*chains_there, key.chain]))
         return GrantBundle(using.advertise, all_chains, grants, sealed, key.statement)
 
-    def _key_for(self, topic: OwnTopic | FoundTopic, key: TopicKey | None, certificate: bytes) -> TopicKey | None:
+    def _key_for(self, topic: OwnTopic | FoundTopic, key: TopicKey | None, certificate: bytes | str) -> TopicKey | None:
         """The key that a grant includes."""
         epochs, advertisement = self._desk.epochs, topic.advertisement
         if key is not None:

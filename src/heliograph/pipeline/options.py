@@ -69,7 +69,7 @@ class SourceOptions:
     columns: tuple[str, ...] = ()
     attributes: str = ""
     reader: str = ""
-    secret_file: str = ""  # with a reader, and without credentials: the secret of its name
+    secret_file: str = ""  # with a reader or publisher, and without credentials: the secret of its name
     patience_s: int = PATIENCE_S  # with a store or broker that is away
     connection: Mapping[str, str] = field(default_factory=dict)
 
@@ -117,16 +117,16 @@ def read_options(given: Mapping[str, str], streaming: bool) -> SourceOptions:
         raise UsageError(f"subscribePattern: {error}") from None
     attributes = words.get("attributes", "")
     schema_of(columns, parse_attributes(attributes))
-    patience_s = _number(words, "patience")
+    patience_s = read_number(words, "patience")
     return SourceOptions(
         filters=filters,
         pattern=pattern,
         starting=_offsets(words, "startingoffsets", LATEST if streaming else EARLIEST),
         ending=_offsets(words, "endingoffsets", LATEST),
-        since_ms=_number(words, "startingtimestamp"),
-        until_ms=_number(words, "endingtimestamp"),
-        positions_max=_number(words, "maxoffsetspertrigger", least=1),
-        partitions_min=_number(words, "minpartitions", least=1) or 1,
+        since_ms=read_number(words, "startingtimestamp"),
+        until_ms=read_number(words, "endingtimestamp"),
+        positions_max=read_number(words, "maxoffsetspertrigger", least=1),
+        partitions_min=read_number(words, "minpartitions", least=1) or 1,
         fail_on_loss=_flag(words, "failondataloss", True),
         store=words.get("store", ""),
         where=where,
@@ -147,7 +147,8 @@ def _flag(words: Mapping[str, str], name: str, default: bool) -> bool:
     return value == "true"
 
 
-def _number(words: Mapping[str, str], name: str, least: int = 0) -> int | None:
+def read_number(words: Mapping[str, str], name: str, least: int = 0) -> int | None:
+    """An option that is a number; None if it was not given."""
     text = words.get(name)
     if text is None:
         return None

@@ -1,13 +1,19 @@
 """The sink ``format("heliograph")``: rows become publications in a store, each batch as a whole or not at all.
 
-In:    rows with ``topic`` and ``value``, and perhaps ``headers`` (JSON); options ``store``, ``publisher``, ``topic``.
+In:    rows with ``topic`` and ``value``, and perhaps ``headers``; options ``store``, ``publisher``, ``topic``.
 Out:   a staged part per task; the driver commits (publisher, batch).
 State: none.
-Not here: reading (source.py), how a store keeps batches (stores/).
+Not here: reading (source.py), rows (sink_rows.py), how a store keeps batches (stores/).
 
 After a crash Spark repeats a batch with the same number; the store knows the last one of each publisher and ignores
-the repeat. Tasks must know the number to stage under it. Spark passes it to tasks of a stream as a local property,
-which is undocumented: if it is missing, tasks pass their rows to the driver, which stages them.
+the repeat. Each attempt of a task has a part of its own, with a random name: what an earlier attempt staged, in this
+process or in one that crashed, is not committed, and the store drops it. The store notes which query committed a batch,
+so that another one, which counts from 0 again, is refused instead of taken for a repeat. A batch write without a
+publisher draws a name, which the store does not remember.
+
+Tasks must know the number to stage under it. Spark passes it to tasks of a stream as a local property, which is
+undocumented: if it is missing, tasks pass their rows to the driver, which stages them. Only the driver proves the
+publisher's name, so tasks need no secret.
 """
 
 from __future__ import annotations
@@ -15,7 +21,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from pathlib import Path
+from secrets import token_hex
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -23,19 +30,21 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from heliograph.errors import UsageError
-from heliograph.pipeline.options import SourceOptions, read_options
+from heliograph.live.name_secret import secret_in
+from heliograph.pipeline.options import SourceOptions, read_number, read_options
 from heliograph.pipeline.patience import patiently
-from heliograph.pipeline.rows import own_headers
+from heliograph.pipeline.sink_rows import Row, check_columns, chunks, size_of
+from heliograph.wire.stores import PARTS_MAX
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from heliograph.live.blocking import BlockingClient
+    from heliograph.live.stored import BatchCommitted
 
 BATCH_PROPERTY = "streaming.sql.batchId"
+QUERY_PROPERTY = "sql.streaming.queryId"  # of the checkpoint: the same after a restart
 HANDED_BYTES_MAX = 64 << 20  # that tasks may pass to the driver
-Row = tuple[str, bytes, str]
-"""Topic, payload, headers as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +56,17 @@ class SinkOptions:
     publisher: str
     topic: str
     batch: int | None  # None: Spark numbers them
+    once: bool = False  # the publisher's name is for this write only
 
 
 @dataclass
 class StagedPart(WriterCommitMessage):
     """The result of one task: the number of publications it staged, or the publications themselves."""
 
+    partition: int
     part: str
     count: int
+    query: str = ""
     rows: list[Row] | None = None
 
 
@@ -62,16 +74,21 @@ def sink_options(given: Mapping[str, str], schema: StructType, *, streaming: boo
     """Check the options and the columns."""
     words = {name.lower(): value for name, value in given.items()}
     source = read_options({**given, "subscribe": "#"}, streaming)
-    names = set(schema.names)
-    if "value" not in names or ("topic" not in names and not words.get("topic")):
-        raise UsageError("the sink needs a column value, and a column topic or the option topic")
+    check_columns(schema, words.get("topic", ""))
     if not source.store:
         raise UsageError("the sink needs the option store: the name or id of the store that is to keep the rows")
-    publisher = words.get("publisher", "")
+    publisher, number = words.get("publisher", ""), read_number(words, "batch")
     if streaming and not publisher:
         raise UsageError("a stream needs the option publisher: a name of its own, under which batches are counted")
-    number = None if streaming else int(words.get("batch") or time.time_ns() // 1_000)
-    return SinkOptions(source, source.store, publisher or "spark-batch", words.get("topic", ""), number)
+    if streaming and number is not None:
+        raise UsageError("the option batch is for batch writes: Spark numbers the batches of a stream")
+    if number is not None and not publisher:
+        raise UsageError("the option batch needs the option publisher: the name under which batches are counted")
+    once = not publisher
+    if not streaming and number is None:
+        number = 0 if once else time.time_ns() // 1_000
+    name = publisher or f"spark-{token_hex(8)}"
+    return SinkOptions(source, source.store, name, words.get("topic", ""), number, once)
 
 
 class StreamSink(DataSourceStreamArrowWriter):
@@ -82,17 +99,15 @@ class StreamSink(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Runs in a task."""
-        context = TaskContext.get()
-        told = None if context is None else context.getLocalProperty(BATCH_PROPERTY)
-        number = int(told) if told is not None and told.isdigit() else None
-        return stage(self._options, number, _part_name(), iterator)
+        told = _property(BATCH_PROPERTY)
+        return stage(self._options, int(told) if told.isdigit() else None, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 Spark's name
         """Runs in the driver: commit everything at once."""
         commit(self._options, batchId, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 Spark's name
-        """The store drops staged parts when a later batch is committed."""
+        """The store drops staged parts when the batch, or a later one, is committed."""
 
 
 class BatchSink(DataSourceArrowWriter):
@@ -103,7 +118,7 @@ class BatchSink(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Runs in a task."""
-        return stage(self._options, self._options.batch, _part_name(), iterator)
+        return stage(self._options, self._options.batch, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Runs in the driver: commit everything at once."""
@@ -111,60 +126,75 @@ class BatchSink(DataSourceArrowWriter):
         commit(self._options, self._options.batch, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """The store drops staged parts when a later batch is committed."""
+        """The store drops staged parts when the batch, or a later one, is committed, or after a week."""
 
 
-def stage(options: SinkOptions, number: int | None, part: str, batches: Iterable[pa.RecordBatch]) -> StagedPart:
+def stage(options: SinkOptions, number: int | None, batches: Iterable[pa.RecordBatch]) -> StagedPart:
     """Stage the rows of a task, not yet visible; without a number, pass them to the driver."""
-    rows = (row for batch in batches for row in _rows(batch, options.topic))
+    context = TaskContext.get()
+    assert context is not None
+    partition = context.partitionId()
+    part = StagedPart(partition, f"{partition}.{token_hex(8)}", 0, _property(QUERY_PROPERTY))
+    pieces = chunks(batches, options.topic)
     if number is None:
-        return StagedPart(part, 0, _bounded(rows))
-    with options.source.connect() as client:
-        return StagedPart(part, _stage(client, options, number, part, rows))
+        part.rows = _bounded(pieces)
+        return part
+    first = next(pieces, None)
+    if first is not None:
+        with options.source.connect() as client:
+            part.count = _stage(client, options, number, part.part, [first])
+            part.count += _stage(client, options, number, part.part, pieces)
+    return part
 
 
 def commit(options: SinkOptions, number: int, messages: Sequence[WriterCommitMessage | None]) -> None:
-    """Make all parts visible."""
-    parts = [message for message in messages if isinstance(message, StagedPart)]
-    with options.source.connect(patiently=True) as client:
+    """Make all parts visible. A batch without rows is not committed: it changes nothing."""
+    parts = [message for message in messages if isinstance(message, StagedPart) and (message.count or message.rows)]
+    if not parts:
+        return
+    if len(parts) > PARTS_MAX:
+        raise UsageError(f"a batch of {len(parts)} tasks: at most {PARTS_MAX} are committed at once; use coalesce")
+    source = options.source
+    with source.connect(patiently=True) as client:
         for message in parts:
             if message.rows is not None:
-                message.count = _stage(client, options, number, message.part, iter(message.rows))
-        batch = client.batch(options.store, options.publisher, number)
-        staged = sorted((message.part, message.count) for message in parts if message.count)
-        patiently(lambda: batch.commit(staged), options.source.patience_s)  # a repeat is ignored
+                message.count = _stage(client, options, number, message.part, [message.rows])
+        secret = secret_in(Path(source.secret_file)) if source.secret_file else None
+        batch = client.batch(
+            options.store, options.publisher, number, query=parts[0].query, once=options.once, secret=secret
+        )
+        parts.sort(key=lambda message: message.partition)
+        staged = [(message.part, message.count) for message in parts]
+        check_repeat(options, number, patiently(lambda: batch.commit(staged), source.patience_s))
 
 
-def _stage(client: BlockingClient, options: SinkOptions, number: int, part: str, rows: Iterator[Row]) -> int:
+def check_repeat(options: SinkOptions, number: int, done: BatchCommitted) -> None:
+    """UsageError if the store took this batch for the repeat of one that is long past, and dropped it."""
+    if done.repeated and done.number != number:
+        raise UsageError(
+            f"nothing of batch {number} was written: the publisher {options.publisher} has already committed batch "
+            f"{done.number} in the store {options.store}. Queries and jobs that may overlap, and those that count from "
+            "the beginning again, need a publisher of their own"
+        )
+
+
+def _stage(client: BlockingClient, options: SinkOptions, number: int, part: str, pieces: Iterable[list[Row]]) -> int:
     batch = client.batch(options.store, options.publisher, number)
-    count = 0
-    for headers, group in groupby(rows, key=lambda row: row[2]):
-        own = own_headers(headers)
-        count += batch.stage(part, [(topic, payload) for topic, payload, _ in group], headers=own or None)
-    return count
+    return sum(batch.stage(part, piece) for piece in pieces)
 
 
-def _rows(batch: pa.RecordBatch, topic: str) -> Iterator[Row]:
-    names = batch.schema.names
-    values = batch.column("value").to_pylist()
-    topics = batch.column("topic").to_pylist() if "topic" in names else [topic] * len(values)
-    headers = batch.column("headers").to_pylist() if "headers" in names else [""] * len(values)
-    for where, value, head in zip(topics, values, headers, strict=True):
-        payload = value.encode() if isinstance(value, str) else bytes(value or b"")
-        yield where or topic, payload, head or ""
-
-
-def _bounded(rows: Iterator[Row]) -> list[Row]:
-    found, size = [], 0
-    for row in rows:
-        size += len(row[0]) + len(row[1]) + len(row[2])
+def _bounded(pieces: Iterator[list[Row]]) -> list[Row]:
+    found: list[Row] = []
+    size = 0
+    for piece in pieces:
+        size += sum(map(size_of, piece))
         if size > HANDED_BYTES_MAX:
             raise UsageError("this Spark does not tell tasks the number of a batch: use smaller batches")
-        found.append(row)
+        found += piece
     return found
 
 
-def _part_name() -> str:
+def _property(name: str) -> str:
+    """What the driver tells the tasks of a stream; empty if it does not."""
     context = TaskContext.get()
-    assert context is not None
-    return f"{context.partitionId()}.{context.taskAttemptId()}"
+    return "" if context is None else context.getLocalProperty(name) or ""

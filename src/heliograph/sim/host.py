@@ -237,6 +237,8 @@ class Host:
             far.pending -= len(data)
             if far.pressed:
                 self._consume(far, 0)
+            if far.flow is not None:
+                far.flow.hand_over(len(data))
             seat = end.seat
             shortcut, receive, take = seat.shortcut, seat.receive, seat.take  # faster than attribute calls
             if shortcut is not None:
@@ -351,6 +353,8 @@ class Host:
     def _receive(self, end: End, data: bytes, now: Instant) -> None:
         self._consume(end.far, len(data))
         if end.writer is not None:  # it may have hung up while this waited
+            if end.far.flow is not None:
+                end.far.flow.hand_over(len(data))
             end.seat.touch().receive(end.link, data, now)
 
     def _attach(self, end: End, _: None, now: Instant) -> None:

@@ -33,6 +33,7 @@ KINDS = {
     "disturbed": "a fault struck brokers or their links: their maps may be wrong from now on",
     "settled": "no such fault is active, and the map of every broker agrees with the world",
     "carried": "a broker sent a publication to another broker (only where a checker asks for it)",
+    "reached": "a broker or a client was given a publication by a peer (only where a checker asks for it)",
     "measured": "a checker measured something",
     "published": "a client's program published",
     "flushed": "a broker confirmed what a client had published",

@@ -23,6 +23,7 @@ from heliograph.model.identity import Identity
 from heliograph.sim.clock import WallClock
 from heliograph.sim.digest import PARTS_MAX, WRITE, Digest
 from heliograph.sim.distances import Distances, NetworkSettings
+from heliograph.sim.flows import Flow
 from heliograph.sim.inputs import HostInputs
 from heliograph.sim.loop import NEVER, SECOND, Loop
 from heliograph.sim.seat import Seat
@@ -30,6 +31,7 @@ from heliograph.sim.tamper import without_frame
 
 FLUSH_NS_MAX = SECOND  # how long a driver waits for the last writes of a link that was hung up
 MARK_BYTES_MIN = 512
+PIECE_BYTES_MAX = 1 << 16  # what a driver reads at once; a link of limited bandwidth hands it over when it has come
 
 _pack_write = WRITE.pack
 
@@ -44,8 +46,8 @@ class End:
 
     # fmt: off
     __slots__ = (
-        "busy_until", "deaf", "delay", "far", "flight", "held", "high", "host", "hung", "last", "link", "low", "odd",
-        "over", "peer", "pending", "pipe", "pressed", "reason", "scheduled", "seat", "silent", "stops", "tamper",
+        "busy_until", "deaf", "delay", "far", "flight", "flow", "held", "high", "host", "hung", "last", "link", "low",
+        "odd", "over", "peer", "pending", "pipe", "pressed", "reason", "scheduled", "seat", "silent", "stops", "tamper",
         "told_pressed", "writer",
     )
     # fmt: on
@@ -65,7 +67,8 @@ class End:
         self.scheduled = False  # an arrival is scheduled
         self.stops = 0  # how many partitions, stalls and holds stop it
         self.tamper = 0  # how many frames to lose silently: the planted bug
-        self.odd = False  # a write needs special care: over, a pipe, tampered with, or of limited bandwidth
+        self.odd = False  # a write needs special care: over, a pipe, tampered with, recorded, or of limited bandwidth
+        self.flow: Flow | None = None  # records what the stream carries
         self.pending = 0
         self.high = NEVER
         self.low = 0
@@ -149,8 +152,8 @@ class LinkHost(HostInputs, Protocol):
         """A link is gone."""
 
 
-Tap = Callable[[End, bytes], None]
-"""Called with what is written to links."""
+Flows = Callable[[End], Flow | None]
+"""Makes the record of the stream that leaves from this end, if one is wanted."""
 
 
 class SimulatedNetwork:
@@ -163,12 +166,12 @@ class SimulatedNetwork:
         loop: Loop,
         draw: Callable[[], float],
         digest: Digest,
-        tap: Tap | None = None,
+        flows: Flows = lambda _: None,
     ) -> None:
         self.blocked: dict[tuple[str, str], int] = {}  # (from host, to host) -> how many partitions stop it
         self.bytes_lost = 0
         self.frames_lost = 0  # by tampering
-        self._tap = tap
+        self._flows = flows
         self._settings = settings
         self._loop = loop
         self._digest = digest
@@ -188,7 +191,8 @@ class SimulatedNetwork:
         for end in (here, there):
             end.delay = self._distances.delay_ns(end.host.name, end.far.host.name)
             end.last = instant
-            end.odd = self._ns_per_kib > 0 or self._tap is not None
+            end.flow = self._flows(end)
+            end.odd = self._ns_per_kib > 0 or end.flow is not None
             end.stops = self.blocked.get((end.host.name, end.far.host.name), 0)
             end.high = max(MARK_BYTES_MIN, int(self._settings.buffer_kib * 1024 * (0.5 + self._draw())))
             end.low = end.high // 4
@@ -256,11 +260,26 @@ class SimulatedNetwork:
             return instant, b""
         if end.tamper:
             data = self._tampered(end, data)
-        if self._tap is not None:
-            self._tap(end, data)
+        if end.flow is not None:
+            end.flow.write(data)
         if self._ns_per_kib:
-            instant = end.busy_until = max(instant, end.busy_until) + (len(data) * self._ns_per_kib >> 10)
+            for start in range(0, len(data) - PIECE_BYTES_MAX, PIECE_BYTES_MAX):
+                self._send_piece(end, data[start : start + PIECE_BYTES_MAX], instant)
+            data = data[(len(data) - 1) // PIECE_BYTES_MAX * PIECE_BYTES_MAX :]
+            instant = self._sent_at(end, data, instant)
         return instant, data
+
+    def _sent_at(self, end: End, data: bytes, instant: int) -> int:
+        """When a link of limited bandwidth has sent this, behind what it sends already."""
+        end.busy_until = max(instant, end.busy_until) + (len(data) * self._ns_per_kib >> 10)
+        return end.busy_until
+
+    def _send_piece(self, end: End, data: bytes, instant: int) -> None:
+        """Send a part of a large write: the far machine gets it while the rest is still being sent."""
+        end.pending += len(data)
+        end.last = max(end.last, self._sent_at(end, data, instant) + end.delay)
+        end.flight.append((end.last, data))
+        self.resume(end)
 
     def put_through(self, end: End, data: bytes) -> None:
         """Deliver at once, as a pipe takes no time, unless the machine at the far end holds it."""

@@ -20,17 +20,17 @@ from heliograph.discovery.topics.config import TDN
 from heliograph.model.identity import Identity, Role
 from heliograph.node import Node
 from heliograph.notes import Note, PublicationsLost, SessionRestored
-from heliograph.sim.checkers import CHECKERS, Checker, Maps, Ways
+from heliograph.sim.checkers import CHECKERS, Checker, Maps, Order, Ways
 from heliograph.sim.faults import Faults
+from heliograph.sim.flows import Flow
 from heliograph.sim.host import Host
 from heliograph.sim.network import End
 from heliograph.sim.resourcing.cast import ResourceCast
 from heliograph.sim.scenario import Scenario
 from heliograph.sim.storing.cast import StoreCast
-from heliograph.sim.tamper import payloads_of_parcels
 from heliograph.sim.topics.cast import TopicCast
 from heliograph.sim.wiring import Wiring
-from heliograph.sim.workloads import MARK, Program
+from heliograph.sim.workloads import Program
 from heliograph.sim.world import World
 from heliograph.timekeeping.clock import shown
 from heliograph.topology.scenario_network import ClientPlan, client_names, filled, home, with_generated
@@ -47,7 +47,7 @@ class ScenarioWorld:
             network=scenario.network,
             hosts=scenario.hosts,
             datagrams=scenario.datagrams,
-            tap=self._see_parcels if Ways.name in scenario.checks.names else None,
+            flows=self._flow,
             keep_journal=keep_journal,
         )
         topology = with_generated(scenario.topology, self.world.random("topology"))
@@ -82,11 +82,20 @@ class ScenarioWorld:
             report["time_ns"], report["error_ns"] = shown(report, self.world.loop.now + asked.shift)
         return report
 
-    def _see_parcels(self, end: End, data: bytes) -> None:
-        """Record which publications travel between brokers."""
-        for payload in payloads_of_parcels(data):
-            index, _, number = MARK.unpack_from(payload)
-            self.world.journal.write("carried", end.host.name, end.far.host.name, self._clients[index], number)
+    def _flow(self, end: End) -> Flow | None:
+        """A record of the publications on a link from or to a broker, if a checker asks for it."""
+        names, brokers = self.scenario.checks.names, self.scenario.topology.brokers
+        tells = frozenset(kind for checker, kind in ((Ways, "carried"), (Order, "reached")) if checker.name in names)
+        source, target = end.host, end.far.host
+        if not tells or not (source.name in brokers or target.name in brokers):
+            return None
+        return Flow(
+            self.world.journal,
+            self._clients,
+            (source.name, target.name, self.world.hosts[source.name].incarnation, end.far.link),
+            is_between_brokers=source.name in brokers and target.name in brokers,
+            tells=tells,
+        )
 
     def _programs(self) -> list[Program]:
         clients = self.scenario.topology.clients

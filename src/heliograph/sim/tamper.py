@@ -1,7 +1,8 @@
-"""Inspects streams, which only a simulated world may do: to record what travels, or to plant a bug.
+"""Inspects streams, which only a simulated world may do: to record what travels (flows.py), or to plant a bug.
 
 In:    bytes that a machine wrote at once: whole frames.
-Out:   the same bytes without their first EVENT, DELIVERY or PARCEL; the payloads inside PARCELs.
+Out:   the same bytes without their first EVENT, DELIVERY or PARCEL; the payloads of EVENTs, also inside PARCELs and
+       DELIVERYs.
 State: none.
 Not here: when a bug is planted (faults.py); parsing frames for any other reason (wire/scan.py).
 """
@@ -22,14 +23,16 @@ def without_frame(data: bytes) -> bytes:
     return data
 
 
-def payloads_of_parcels(data: bytes) -> Iterator[bytes]:
-    """The payload of every EVENT in every PARCEL."""
+def payloads_inside(data: bytes) -> Iterator[tuple[bytes, int]]:
+    """The payload of every EVENT, alone or in a PARCEL or DELIVERY, and where in the data the outer frame ends."""
     for kind, start, end in _frames(data):
-        if kind == Kind.PARCEL:
+        if kind == Kind.EVENT:
+            yield Frame(data[start:end]).payload, end
+        elif kind in (Kind.PARCEL, Kind.DELIVERY):
             inside = Frame(data[start:end]).payload
             for each, first, last in _frames(inside):
                 if each == Kind.EVENT:
-                    yield Frame(inside[first:last]).payload
+                    yield Frame(inside[first:last]).payload, end
 
 
 def _frames(data: bytes) -> Iterator[tuple[int, int, int]]:

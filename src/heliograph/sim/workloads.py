@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
-from struct import Struct
 from typing import Any
 
 from heliograph.client.commands import Close, Drain, Flush, Inquire, Publish, Subscribe, Taken, Unsubscribe
@@ -21,6 +20,7 @@ from heliograph.client.inbox import Inbox
 from heliograph.errors import RefusedError
 from heliograph.model.publication import Publication
 from heliograph.model.subscription import Policy
+from heliograph.sim.flows import MARK
 from heliograph.sim.host import Host
 from heliograph.sim.loop import SECOND
 from heliograph.sim.scenario import Drawn, Workload
@@ -28,7 +28,6 @@ from heliograph.sim.seat import Seat
 from heliograph.sim.world import World
 from heliograph.topology.scenario_network import ClientPlan, Range, filled
 
-MARK = Struct("<IIQ")  # client, session, number
 INQUIRY_MS = 500  # a request waits this long for its answer
 
 

@@ -25,7 +25,7 @@ from heliograph.sim.host import Build, Host, HostSurroundings, MachineError
 from heliograph.sim.jobs import SimulatedWorkers
 from heliograph.sim.journal import Journal
 from heliograph.sim.loop import MICROSECOND, MILLISECOND, NEVER, SECOND, Loop
-from heliograph.sim.network import LinkHost, SimulatedNetwork, Tap
+from heliograph.sim.network import Flows, LinkHost, SimulatedNetwork
 from heliograph.sim.seat import ContractError
 
 CLOCK_NS = 10 * SECOND  # how often machines are told the wall time, as the live driver does
@@ -69,7 +69,7 @@ class World:
         hosts: HostSettings | None = None,
         datagrams: DatagramSettings | None = None,
         ruler: Ruler | None = None,
-        tap: Tap | None = None,
+        flows: Flows = lambda _: None,
         keep_journal: bool = False,
     ) -> None:
         settings = self._settings = hosts or HostSettings()
@@ -80,7 +80,7 @@ class World:
         self.digest = Digest()
         self.distances = Distances(links, ruler)
         draw: Callable[[], float] = self.random("network").random
-        self.network = SimulatedNetwork(links, self.distances, loop, draw, self.digest, tap)
+        self.network = SimulatedNetwork(links, self.distances, loop, draw, self.digest, flows)
         self._dials = SimulatedDials(loop, self.network, self.distances, draw)
         self.datagrams = SimulatedDatagrams(
             datagrams or DatagramSettings(),

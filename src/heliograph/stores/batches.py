@@ -2,11 +2,13 @@
 
 In:    staged publications; requests to commit; the vault's content.
 Out:   the log in which a part is staged; a commit that refers to the parts; answers.
-State: the last visible batch of each publisher (bounded), commits in progress.
-Not here: accepting staged publications (intake.py), reading through a reference (channels.py).
+State: commits in progress; publishers (batch_publishers.py).
+Not here: accepting staged publications (intake.py), reading through a reference (channels.py), staged parts that are
+          not needed (staged.py).
 
 A part is a separate log. A commit adds to `main` one run for each part; the run takes as many positions as the part has
-publications, and names its log. So batches of any size become visible at once. A publisher's name belongs to an entity.
+publications, and names its log. So batches of any size become visible at once. Parts that a commit does not name are
+dropped with it. A commit that says ``once``, or that is empty, makes no publisher known.
 """
 
 from __future__ import annotations
@@ -14,11 +16,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import msgspec
+from msgspec.structs import replace
 
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant, Timers
+from heliograph.stores.batch_publishers import BatchKey, BatchPublishers, BatchState, check_owner, check_query, kept
+from heliograph.stores.config import StoreConfig
+from heliograph.stores.names import NameOwner
 from heliograph.stores.references import refer
+from heliograph.stores.staged import (
+    REFERRED,
+    PartState,
+    StagedParts,
+    dropped,
+    log_of_part,
+    part_state,
+    prefix_of,
+    referred,
+)
 from heliograph.stores.tail import Tail
 from heliograph.stores.vault_calls import VaultCalls
 from heliograph.vault import (
@@ -26,48 +41,32 @@ from heliograph.vault import (
     Append,
     Change,
     Committed,
-    Delete,
-    Drop,
+    KeysRead,
     Log,
     LogsRead,
-    Put,
     ReadKeys,
     ReadLogs,
     Run,
-    Trim,
 )
-from heliograph.wire.stores import MAIN, NUMBER_MAX, CommitBatch, RequestDone, check_name
+from heliograph.wire.stores import MAIN, CommitBatch, RequestDone
 
-COMMITS = "c/"
-STAGED = "b/"
-REFERRED = "r/"
-PUBLISHERS_MAX = 10_000
-SWEEP_NS = 60_000_000_000
-STALE_NS = 7 * 86_400_000_000_000  # a batch that was not committed for a week is forgotten
+WAITING_MAX = 64  # commits of one publisher
+IDLE_EVERY_NS = 60_000_000_000
+IDLE_SLICE = 100  # publishers that are forgotten at once
 
-BatchKey = tuple[str, str]  # entity, publisher
 Answered = Callable[[RequestDone], None]
 Refused = Callable[[Reason, str], None]
 
 
-class BatchState(msgspec.Struct, frozen=True):
-    """The last visible batch of a publisher, as the vault keeps it."""
-
-    batch: int
-    position: int
-
-
-_encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(BatchState).decode
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _WaitingCommit:
     """A commit that a publisher waits for."""
 
     request: CommitBatch
+    source: str
     answered: Answered
     refused: Refused
+    owner: NameOwner | None = None  # of the publisher, once this is visible
 
 
 class Batches:
@@ -75,85 +74,107 @@ class Batches:
 
     def __init__(
         self,
+        config: StoreConfig,
         vault: VaultCalls,
         timers: Timers,
         tail: Tail,
         grown: Callable[[list[Run], Instant], None],
         wall: Callable[[Instant], int],
     ) -> None:
+        self._config = config
         self._vault = vault
         self._timers = timers
         self._tail = tail
         self._grown = grown
         self._wall = wall
-        self._visible: dict[BatchKey, BatchState] = {}
+        self.publishers = BatchPublishers()
+        self._staged = StagedParts(vault, timers, tail, self.publishers, wall)
         self._under_way: dict[
             BatchKey, list[_WaitingCommit]
         ] = {}  # the first is being committed, the others wait for it
 
     def clear(self) -> None:
         """The vault is read again; publishers that wait get a time-out."""
-        self._visible.clear()
+        self.publishers.clear()
         self._under_way.clear()
 
-    def load(self, key: str, value: bytes | None) -> None:
-        """A key and value of the vault."""
-        entity, _, publisher = key.removeprefix(COMMITS).partition("/")
-        try:
-            self._visible[(entity, publisher)] = _decode(value or b"")
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            return
+    def reload(self, config: StoreConfig) -> None:
+        """Apply new limits."""
+        self._config = config
 
     def start(self, now: Instant) -> None:
         """The vault is open."""
-        self._timers.set("batches", now + SWEEP_NS, lambda at: self._sweep(None, at))
+        self._staged.start(now)
+        self._timers.set("batches", now + IDLE_EVERY_NS, self._forget_idle)
 
     def log_of(self, entity: str, publisher: str, batch: int, part: str) -> str | None:
         """The log in which a publication is staged; None: its batch is already visible, and the publication is dropped.
 
         ProtocolError if its names are invalid.
         """
-        check_name(publisher)
-        check_name(part)
-        if not 0 <= batch <= NUMBER_MAX:
-            raise ProtocolError(Reason.BODY_MALFORMED, "a batch number is not negative, and has at most 62 bits")
-        visible = self._visible.get((entity, publisher))
-        if visible is not None and batch <= visible.batch:
-            return None
-        return f"{_prefix((entity, publisher), batch)}{part}"
+        key = (entity, publisher)
+        log = log_of_part(key, batch, part)
+        visible = self.publishers.get(key)
+        return None if visible is not None and batch <= visible.batch else log
 
     # -- committing -----------------------------------------------------------------------------------------------
 
-    def commit(self, entity: str, request: CommitBatch, answered: Answered, refused: Refused) -> None:
+    def commit(self, entity: str, source: str, request: CommitBatch, answered: Answered, refused: Refused) -> None:
         """Make a batch visible, unless it or a later one already is."""
         key = (entity, request.publisher)
-        asked = _WaitingCommit(request, answered, refused)
-        if key in self._under_way:
-            if len(self._under_way[key]) >= 64:
-                refused(Reason.BATCHES_OVER_LIMIT, "too many commits of this publisher wait")
-            else:
-                self._under_way[key].append(asked)
-            return
-        if key not in self._visible and len(self._visible) >= PUBLISHERS_MAX:
-            refused(Reason.BATCHES_OVER_LIMIT, f"this store knows {PUBLISHERS_MAX} publishers of batches")
-            return
-        free = PUBLISHERS_MAX - len(self._visible)
-        if key not in self._visible and (has := sum(known == entity for known, _ in self._visible)) >= free:
-            text = f"{entity} has {has} publishers of batches here, and {free} places are left: they are for others"
-            refused(Reason.BATCHES_OVER_LIMIT, text)
-            return
-        self._begin(key, asked)
+        asked = _WaitingCommit(request, source, answered, refused)
+        if key not in self._under_way:
+            self._begin(key, asked)
+        elif len(self._under_way[key]) >= WAITING_MAX:
+            refused(Reason.BATCHES_OVER_LIMIT, "too many commits of this publisher wait")
+        else:
+            self._under_way[key].append(asked)
 
     def _begin(self, key: BatchKey, asked: _WaitingCommit) -> None:
-        visible = self._visible.get(key)
-        if visible is not None and asked.request.batch <= visible.batch:
-            asked.answered(RequestDone(batch=visible.batch, position=visible.position, repeated=True))
+        request = asked.request
+        visible = self.publishers.get(key)
+        try:
+            asked.owner = self.publishers.owner_for(key, request.proof, asked.source)
+            if visible is not None and request.batch <= visible.batch:
+                check_query(key[1], request.batch, request.query, visible.batch, visible.query)
+                asked.answered(RequestDone(batch=visible.batch, position=visible.position, repeated=True))
+                return
+            if _becomes_known(request):
+                self.publishers.reserve(key, asked.source)
+        except ProtocolError as error:
+            asked.refused(error.reason, error.detail)
             return
         self._under_way.setdefault(key, [asked])
-        self._read_parts(key, asked, {}, None)
+        self._read_referred(key, asked)
+
+    def _read_referred(self, key: BatchKey, asked: _WaitingCommit) -> None:
+        """Was this batch committed before, by a publisher that was forgotten since?"""
+
+        def answered(found: KeysRead, now: Instant) -> None:
+            if found.pairs:
+                self._repeat(key, asked, part_state(found.pairs[0][1]))
+            else:
+                self._read_parts(key, asked, {}, None)
+
+        query = ReadKeys(f"{REFERRED}{prefix_of(key, asked.request.batch)}", None, 1)
+        self._vault.read(query, answered, *self._failing(key, asked))
+
+    def _repeat(self, key: BatchKey, asked: _WaitingCommit, state: PartState | None) -> None:
+        request = asked.request
+        try:
+            if state is not None:
+                if state.owner:
+                    check_owner(key[1], request.proof, state.owner)
+                check_query(key[1], request.batch, request.query, request.batch, state.query)
+        except ProtocolError as error:
+            self._fail(key, asked, error.reason, error.detail)
+            return
+        position = 0 if state is None else state.position
+        asked.answered(RequestDone(batch=request.batch, position=position, repeated=True))
+        self._end(key)
 
     def _read_parts(self, key: BatchKey, asked: _WaitingCommit, found: dict[str, Log], after: str | None) -> None:
-        prefix = _prefix(key, asked.request.batch)
+        prefix = prefix_of(key, asked.request.batch)
 
         def answered(page: LogsRead, now: Instant) -> None:
             found.update({log.name.removeprefix(prefix): log for log in page.logs})
@@ -162,36 +183,34 @@ class Batches:
             else:
                 self._refer(key, asked, found, now)
 
-        self._vault.read(
-            ReadLogs(prefix, after),
-            answered,
-            lambda reason, now: self._fail(key, asked, reason, ""),
-            lambda now: self._fail(key, asked, Reason.INTERNAL_ERROR, ""),
-        )
+        self._vault.read(ReadLogs(prefix, after), answered, *self._failing(key, asked))
 
     def _refer(self, key: BatchKey, asked: _WaitingCommit, found: dict[str, Log], now: Instant) -> None:
         request = asked.request
-        wall = self._wall(now)
-        changes: list[Change] = []
-        begin = self._tail.log.next + self._vault.adding  # behind what is being committed
-        for part, count in dict(request.parts).items():
+        parts = dict(request.parts)
+        for part, count in parts.items():
             log = found.get(part, Log(part))
             if log.next - log.first != count:
                 text = f"part {part} has {log.next - log.first} of {count} publications"
                 self._fail(key, asked, Reason.BATCH_INCOMPLETE, text)
                 return
-            for start in range(log.first, log.next, RUN_RECORDS_MAX):
-                runs = min(RUN_RECORDS_MAX, log.next - start)
-                changes.append(Append(MAIN, refer(log.name, start), runs, wall, wall))
-            if count:
-                changes.append(Put(f"{REFERRED}{log.name}", b""))
-        appends = [change for change in changes if isinstance(change, Append)]
+        wall = self._wall(now)
+        named = [found[part] for part, count in parts.items() if count]
+        appends = [
+            Append(MAIN, refer(log.name, start), min(RUN_RECORDS_MAX, log.next - start), wall, wall)
+            for log in named
+            for start in range(log.first, log.next, RUN_RECORDS_MAX)
+        ]
+        begin = self._tail.log.next + self._vault.adding  # behind what is being committed
+        notes = self._notes(key, asked, named, begin, wall)
+        unnamed = dropped(log for part, log in found.items() if part not in parts) if named else []
 
         def answered(committed: Committed, now: Instant) -> None:
             position = committed.positions[0] if committed.positions else begin
-            self._visible[key] = BatchState(request.batch, position)
-            if position != begin:
-                self._keep(key)
+            if position != begin:  # keep it as it is told
+                right = self._notes(key, asked, named, position, wall)
+                self._vault.commit(right, lambda _, now: None, lambda reason, now: None)
+            self._visible(key, asked, position, wall)
             self._grown(
                 [
                     Run(at, change.count, wall, wall, change.data)
@@ -202,16 +221,40 @@ class Batches:
             asked.answered(RequestDone(batch=request.batch, position=position))
             self._end(key)
 
-        state = BatchState(request.batch, begin)
-        self._vault.commit(
-            [*changes, _put(key, state)],
-            answered,
-            lambda reason, now: self._fail(key, asked, reason, ""),
-        )
+        changes = [*appends, *notes, *unnamed]
+        if not changes:  # an empty batch of a publisher that is not known
+            asked.answered(RequestDone(batch=request.batch, position=begin))
+            self._end(key)
+            return
+        self._vault.commit(changes, answered, self._failing(key, asked)[0])
 
-    def _keep(self, key: BatchKey) -> None:
-        """A batch begins elsewhere than expected: keep its position as it is told."""
-        self._vault.commit([_put(key, self._visible[key])], lambda _, now: None, lambda reason, now: None)
+    def _notes(self, key: BatchKey, asked: _WaitingCommit, named: list[Log], begin: int, wall: int) -> list[Change]:
+        """What the vault keeps of a batch that begins at this position."""
+        request = asked.request
+        owner = "" if asked.owner is None else asked.owner.proof
+        until = begin + sum(log.next - log.first for log in named)
+        part = PartState(begin, until, request.query, owner)
+        notes: list[Change] = [referred(log.name, part) for log in named]
+        if _becomes_known(request) or self.publishers.get(key) is not None:
+            notes.append(kept(key, self._state(asked, begin, wall)))
+        return notes
+
+    def _state(self, asked: _WaitingCommit, position: int, wall: int) -> BatchState:
+        return BatchState(asked.request.batch, position, asked.request.query, wall, asked.owner)
+
+    def _visible(self, key: BatchKey, asked: _WaitingCommit, position: int, wall: int) -> None:
+        self._staged.committed()
+        if _becomes_known(asked.request) or self.publishers.get(key) is not None:
+            self.publishers.put(key, self._state(asked, position, wall))
+
+    def _failing(
+        self, key: BatchKey, asked: _WaitingCommit
+    ) -> tuple[Callable[[Reason, Instant], None], Callable[[Instant], None]]:
+        """What to call if the vault fails, and if its answer raises."""
+        return (
+            lambda reason, now: self._fail(key, asked, reason, ""),
+            lambda now: self._fail(key, asked, Reason.INTERNAL_ERROR, ""),
+        )
 
     def _fail(self, key: BatchKey, asked: _WaitingCommit, reason: Reason, text: str) -> None:
         asked.refused(reason, text)
@@ -219,6 +262,7 @@ class Batches:
 
     def _end(self, key: BatchKey) -> None:
         """A commit was answered: begin the publisher's next one."""
+        self.publishers.release(key)
         waiting = self._under_way.pop(key, [])[1:]
         while waiting and key not in self._under_way:
             asked = waiting.pop(0)
@@ -228,45 +272,27 @@ class Batches:
 
     # -- forgetting -----------------------------------------------------------------------------------------------
 
-    def _sweep(self, after: str | None, now: Instant) -> None:
-        """Check the staged logs one after another, and delete those that will not be read."""
-
-        def answered(found: LogsRead, now: Instant) -> None:
-            for log in found.logs:
-                self._look(log, now)
-            last = found.logs[-1].name if found.more else None
-            wait = SWEEP_NS // 600 if found.more else SWEEP_NS
-            self._timers.set("batches", now + wait, lambda at: self._sweep(last, at))
-
-        self._vault.read(ReadLogs(STAGED, after, 1), answered, lambda reason, now: None)
-
-    def _look(self, log: Log, now: Instant) -> None:
-        entity, publisher, batch, _ = log.name.removeprefix(STAGED).split("/", 3)
-        visible = self._visible.get((entity, publisher))
-        if visible is None or int(batch) > visible.batch:
-            if self._wall(now) - log.last_ns > STALE_NS:
-                self._forget(log)
-            return
-        key = f"{REFERRED}{log.name}"
-        if int(batch) < visible.batch and self._tail.log.first >= visible.position:
-            self._forget(log)  # it comes before the batches that retention keeps
-            return
-        self._vault.read(
-            ReadKeys(key),
-            lambda found, now: self._forget(log) if key not in dict(found.pairs) else None,
-            lambda reason, now: None,
-        )
-
-    def _forget(self, log: Log) -> None:
-        changes: list[Change] = [Trim(log.name, log.next)]
-        if log.runs <= 512:
-            changes = [Drop(log.name), Delete(f"{REFERRED}{log.name}")]
-        self._vault.commit(changes, lambda _, now: None, lambda reason, now: None)
+    def _forget_idle(self, now: Instant) -> None:
+        """Forget publishers that were silent for long; one of an older store counts as used now."""
+        self._timers.set("batches", now + IDLE_EVERY_NS, self._forget_idle)
+        wall = self._wall(now)
+        limit = wall - self._config.name_idle_s * 1_000_000_000
+        idle = [
+            (key, state)
+            for key, state in self.publishers.items()
+            if state.used_ns < limit and key not in self._under_way
+        ]
+        changes: list[Change] = []
+        for key, state in idle[:IDLE_SLICE]:
+            if state.used_ns:
+                changes.append(self.publishers.drop(key))
+            else:
+                self.publishers.put(key, replace(state, used_ns=wall))
+                changes.append(kept(key, replace(state, used_ns=wall)))
+        if changes:
+            self._vault.commit(changes, lambda _, now: None, lambda reason, now: None)
 
 
-def _put(key: BatchKey, state: BatchState) -> Put:
-    return Put(f"{COMMITS}{key[0]}/{key[1]}", _encode(state))
-
-
-def _prefix(key: BatchKey, batch: int) -> str:
-    return f"{STAGED}{key[0]}/{key[1]}/{batch:020d}/"
+def _becomes_known(request: CommitBatch) -> bool:
+    """True if the store remembers its publisher."""
+    return not request.once and any(count for _, count in request.parts)

@@ -52,7 +52,11 @@ class StoreConfig:
     retain_acknowledged: bool = setting(
         True, "keep what all durable subscriptions have acknowledged, as long as the other limits say"
     )
-    name_idle_s: int = setting(30 * 86_400, "seconds after which an unused durable subscription is forgotten", least=60)
+    name_idle_s: int = setting(
+        30 * 86_400,
+        "seconds after which an unused durable subscription, or publisher of batches, is forgotten",
+        least=60,
+    )
     publisher_idle_s: int = setting(
         7 * 86_400, "seconds after which a publisher that is silent is forgotten", least=60, reloads=False
     )

@@ -4,9 +4,11 @@ In:    SERVICE frames of clients; advertisements; answers of stores; which store
 Out:   answers to `find` and `forget`; requests to stores, with the requester's identity and what it may hear; the
        stores' answers to clients.
 State: known stores, requests in progress.
-Not here: stores (store.py), what requests mean (wire/stores.py), readings of clients that leave (leaving.py).
+Not here: stores (store.py), what requests mean (wire/stores.py), readings of clients that leave (leaving.py), what
+          services of neighbours tell each other (hearsay.py).
 
-It is idle until the first request: in a network without stores it has nothing to do.
+It listens from its start, so that it knows the stores that are away; its first request asks all stores to advertise.
+In a network without stores it says and hears nothing.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from heliograph.model.chance import Seed, secret_of
 from heliograph.model.identity import Role
 from heliograph.model.publication import Publication
 from heliograph.services.broker_session import BrokerSession
+from heliograph.stores.hearsay import Hearsay
 from heliograph.stores.known import KnownStores
 from heliograph.stores.leaving import LeavingClients
 from heliograph.wire import bodies
@@ -48,6 +51,7 @@ class _Open:
     request: wire.StoreRequest
     asker: Asker
     until: Instant
+    store: str = ""  # once it was passed on
 
 
 class StoresDesk:
@@ -65,6 +69,7 @@ class StoresDesk:
         self._open: dict[int, _Open] = {}
         self._waiting: list[_Open] = []  # requests that wait for a store to become known
         self._leaving = LeavingClients(self._close)
+        self._hearsay = Hearsay(self._known, self._leaving, self._try_again)
         self._malformed = 0
 
     def attach(self, link: LinkId, peer: Peer, now: Instant) -> None:
@@ -75,8 +80,13 @@ class StoresDesk:
             serve=self._serve,
             stored=self._answered,
             welcome=self._welcomed,
-            attendant=self._leaving,
+            attendant=self._hearsay,
         )
+        self._session.hello(NAME)
+        self._hearsay.begin(self._session.send)
+        self._session.attend(NAME)
+        self._session.subscribe(wire.ADVERTISEMENT, self._heard)
+        self._session.subscribe(wire.FORGOTTEN, self._heard_forgotten)
 
     def detach(self, link: LinkId, reason: Reason, now: Instant) -> None:
         """The broker is detached, and with it all requesters."""
@@ -84,6 +94,7 @@ class StoresDesk:
         self._open.clear()
         self._waiting.clear()
         self._leaving.clear()
+        self._hearsay.clear()
 
     def receive(self, link: LinkId, data: bytes, now: Instant) -> None:
         """Bytes from the broker."""
@@ -99,10 +110,6 @@ class StoresDesk:
         if self._awake_at is not None or self._session is None:
             return
         self._awake_at = now
-        self._session.hello(NAME)
-        self._session.attend(NAME)
-        self._session.subscribe(wire.ADVERTISEMENT, self._heard)
-        self._session.subscribe(wire.FORGOTTEN, self._heard_forgotten)
         self._session.publish(wire.WANTED, b"{}")
         for wait_ms in WANTED_MS:
             self._timers.set(("wanted", wait_ms), now + wait_ms * NS_PER_MS, self._want)
@@ -223,7 +230,7 @@ class StoresDesk:
             self._session.answer(asked.frame, b"{}")
         else:
             self._next += 1
-            self._open[number] = replace(asked, until=now + TIME_OUT_MS * NS_PER_MS)
+            self._open[number] = replace(asked, until=now + TIME_OUT_MS * NS_PER_MS, store=request.store)
             if len(self._open) == 1:
                 self._timers.set("open", now + TIME_OUT_MS * NS_PER_MS, self._time_out)
         self._leaving.note(asked.frame.origin, asked.asker, request, number)
@@ -242,10 +249,11 @@ class StoresDesk:
             self._session.publish(wire.REQUEST % int(request.store, 16), self._passed(0, asker, request))
 
     def _answered(self, frame: Frame, now: Instant) -> None:
-        """An answer of a store."""
-        opened = self._open.pop(frame.sequence, None) if frame.flags & StoredFlag.ANSWER else None
-        if opened is None or self._session is None:
+        """An answer of a store. Only the one that was asked is heard."""
+        opened = self._open.get(frame.sequence) if frame.flags & StoredFlag.ANSWER else None
+        if opened is None or self._session is None or f"{frame.origin:016x}" != opened.store:
             return
+        del self._open[frame.sequence]
         is_refusal = frame.flags & StoredFlag.REFUSAL
         self._session.answer(opened.frame, frame.payload, ServiceFlag.REFUSAL if is_refusal else 0)
 
@@ -293,7 +301,8 @@ class StoresDesk:
         return {
             "awake": self._awake_at is not None,
             "stores": len(self._known),
+            "away": self._known.away,
             "under_way": len(self._open),
             "waiting": len(self._waiting),
-            "malformed": self._malformed,
+            "malformed": self._malformed + self._hearsay.malformed,
         }

@@ -1,6 +1,6 @@
 """Known stores: which store serves what, according to their advertisements.
 
-In:    advertisements, time; that a store is gone for good.
+In:    advertisements, what a neighbour knows, time; that a store is gone for good.
 Out:   the stores that serve a topic, best first; those that overlap a filter; one by its id; which of them are away.
 State: a bounded table of advertisements, each with its expiry time; for an hour those that expired or stopped, and
        those that an administrator has forgotten.
@@ -14,7 +14,7 @@ from typing import Any
 
 from heliograph.machine import Instant
 from heliograph.model.topics import filter_fault, is_wild, matches, overlaps
-from heliograph.wire.stores import StoreAdvertisement
+from heliograph.wire.stores import StoreAdvertisement, ToldStore
 
 STORES_MAX = 1_024
 NS_PER_MS = 1_000_000
@@ -44,6 +44,28 @@ class KnownStores:
         self._away.pop(store, None)
         self._forgotten.pop(store, None)
         self._known[store] = (advertisement, now + advertisement.ttl_ms * NS_PER_MS)
+        return True
+
+    def told(self, now: Instant) -> list[ToldStore]:
+        """All of them, for the service of a new neighbour; those that are away first, as they do not advertise."""
+        self._expire(now)
+        return [
+            ToldStore(advertisement, left_ms, away)
+            for away, table in ((True, self._away), (False, self._known))
+            for advertisement, until in table.values()
+            if (left_ms := min((until - now) // NS_PER_MS, AWAY_NS // NS_PER_MS)) > 0
+        ]
+
+    def learn(self, told: ToldStore, now: Instant) -> bool:
+        """Keep what a neighbour knows of a store that is not known here. Returns True if this is news."""
+        self._expire(now)
+        advertisement, table = told.store, self._away if told.away else self._known
+        store = advertisement.store
+        if store in self._known or store in self._away or store in self._forgotten or len(table) >= STORES_MAX:
+            return False
+        if any(filter_fault(pattern.encode()) is not None for pattern in advertisement.patterns):
+            return False
+        table[store] = (advertisement, now + told.left_ms * NS_PER_MS)
         return True
 
     def forget(self, store: str, now: Instant) -> bool:
@@ -101,6 +123,11 @@ class KnownStores:
             self._away.pop(advertisement.store, None)
             _make_room(self._away)
             self._away[advertisement.store] = (advertisement, until)
+
+    @property
+    def away(self) -> int:
+        """How many were there within the last hour."""
+        return len(self._away)
 
     def __len__(self) -> int:
         return len(self._known)

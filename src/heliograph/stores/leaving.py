@@ -3,7 +3,8 @@
 In:    requests to open and close channels, as they are passed on to stores; links that end.
 Out:   requests to close, for the service `stores` (desk.py) to pass on.
 State: per link, which channels it opened at which store.
-Not here: the channels themselves (channels.py), which also end when their reader is silent for a minute.
+Not here: who tells of links that end (hearsay.py), the channels themselves (channels.py), which also end when their
+          reader is silent for a minute.
 """
 
 from __future__ import annotations
@@ -11,11 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from heliograph.errors import Reason
 from heliograph.machine import Instant, LinkId
 from heliograph.wire.requests import Asker
 from heliograph.wire.stores import CloseChannel, OpenChannel, RequestToStore
-from heliograph.wire.ways import WaysHere
 
 READINGS_MAX = 1_024  # of one link that are closed with it; further ones end by silence
 
@@ -29,7 +28,7 @@ class _Readings:
 
 
 class LeavingClients:
-    """Notes what clients open. As the attendant of its service it hears of links that end."""
+    """Notes what clients open."""
 
     def __init__(self, close: Callable[[Asker, CloseChannel], None]) -> None:
         self._close = close
@@ -54,15 +53,3 @@ class LeavingClients:
         if left is not None:
             for (store, channel), number in left.opened.items():
                 self._close(left.asker, CloseChannel(store, channel, number))
-
-    def hear_ways(self, ways: WaysHere, now: Instant) -> None:
-        """Not needed: requests and answers are publications."""
-
-    def hear_neighbour(self, link: LinkId, payload: bytes, now: Instant) -> None:
-        """Not needed: the services of neighbours say nothing to each other."""
-
-    def hear_refusal(self, link: LinkId, number: int, reason: Reason, now: Instant) -> None:
-        """Not needed, as above."""
-
-    def hear_untold(self, asker: LinkId, watch: int, now: Instant) -> None:
-        """Not needed: there are no watches of stores."""

@@ -246,5 +246,5 @@ def acknowledged(state: NameState, before: int, also: Sequence[Span], used_ns: i
         else:
             joined.append((first, end))
     if len(joined) > SELECTED_MAX:
-        raise ProtocolError(Reason.BODY_MALFORMED, f"more than {SELECTED_MAX} spans are acknowledged out of order")
+        raise ProtocolError(Reason.SPANS_OVER_LIMIT, f"more than {SELECTED_MAX} spans are acknowledged out of order")
     return msgspec.structs.replace(state, before=before, also=joined, used_ns=used_ns)

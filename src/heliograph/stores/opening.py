@@ -12,7 +12,8 @@ from collections.abc import Callable
 
 from heliograph.errors import Reason
 from heliograph.machine import Instant, Timers
-from heliograph.stores.batches import COMMITS, Batches
+from heliograph.stores.batch_publishers import COMMITS
+from heliograph.stores.batches import Batches
 from heliograph.stores.names import PREFIX, Names
 from heliograph.stores.tail import Tail
 from heliograph.stores.vault_calls import VaultCalls
@@ -71,7 +72,7 @@ class Opening:
         """Durable names, then the last batches, in pages; then the log."""
 
         def answered(found: KeysRead, now: Instant) -> None:
-            load = self._names.load if prefix == PREFIX else self._batches.load
+            load = self._names.load if prefix == PREFIX else self._batches.publishers.load
             for key, value in found.pairs:
                 load(key, value)
             if found.more:

@@ -60,7 +60,7 @@ class StoreService(Service[StoreConfig]):
 
 
 class StoresService(Service[NoSettings]):
-    """Every broker has it; it is idle until the first request."""
+    """Every broker has it; without stores in the network it has nothing to say."""
 
     name = "stores"
     config = NoSettings

@@ -111,6 +111,7 @@ class Serving:
             case wire.CommitBatch():
                 self._batches.commit(
                     asked.entity,
+                    asked.source,
                     request,
                     lambda done: self._answer(asked, done),
                     lambda reason, text: self._refuse(asked, reason, text),

@@ -76,7 +76,7 @@ class Store:
         self._tail = Tail()
         self._names = Names(config)
         self._channels = Channels(self._tail, self._vault, self._timers, self._send, config.channels_max, guard)
-        self._batches = Batches(self._vault, self._timers, self._tail, self._grown, self._wall)
+        self._batches = Batches(config, self._vault, self._timers, self._tail, self._grown, self._wall)
         self._intake = Intake(
             self._vault,
             self._timers,
@@ -291,6 +291,7 @@ class Store:
         elif isinstance(command, ReloadStore):
             self._config = command.config
             self._names.reload(command.config)
+            self._batches.reload(command.config)
             self._channels.reload(command.config.channels_max)
             self._retention.reload(command.config)
         elif isinstance(command, WithdrawStore):

@@ -220,10 +220,10 @@ def check_dates(begins: int, ends: int, wall_ns: int) -> None:
         raise ProtocolError(Reason.CERTIFICATE_NOT_YET_VALID, f"before {_word(begins)}; is a clock wrong?")
 
 
-def load_pem(pem: bytes) -> list[x509.Certificate]:
+def load_pem(pem: bytes | str) -> list[x509.Certificate]:
     """All certificates of a PEM file, in order."""
     try:
-        return x509.load_pem_x509_certificates(pem)
+        return x509.load_pem_x509_certificates(pem.encode() if isinstance(pem, str) else pem)
     except _UNREADABLE:
         raise UsageError("not a file of PEM certificates") from None
 

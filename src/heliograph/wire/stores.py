@@ -47,6 +47,7 @@ WINDOW_MAX = 1 << 20  # publications that a channel may have under way
 NAME_LENGTH_MAX = 128
 PATTERNS_MAX = 64
 PARTS_MAX = 4_096
+TOLD_MAX = 1_024  # stores in one message of a neighbour
 SELECTED_MAX = 1_024  # spans of a selective acknowledgement
 TAKEN_MAX = 1 << 14  # times of storing in one notice
 NUMBER_MAX = (1 << 62) - 1
@@ -119,6 +120,20 @@ class StoreForgotten(Body, frozen=True):
     """A `stores` service tells the others, on FORGOTTEN, that a store will not come back."""
 
     store: StoreId
+
+
+class ToldStore(Body, frozen=True):
+    """A store, as one `stores` service knows it and tells another at a neighbour."""
+
+    store: StoreAdvertisement
+    left_ms: Annotated[int, msgspec.Meta(ge=1, le=3_600_000)]  # until the end of its advertisement, or of its hour
+    away: bool = False  # it was there within the last hour
+
+
+class ToldStores(Body, frozen=True):
+    """What `stores` services of neighbours tell each other."""
+
+    stores: Annotated[list[ToldStore], msgspec.Meta(max_length=TOLD_MAX)]
 
 
 # What a client asks the service `stores` of its broker. All but the first two are passed on to the store in question.
@@ -229,6 +244,9 @@ class CommitBatch(Body, frozen=True, tag="commit", tag_field="do"):
     publisher: Name
     batch: Count
     parts: Annotated[list[tuple[Name, Count]], msgspec.Meta(max_length=PARTS_MAX)]
+    query: Annotated[str, msgspec.Meta(max_length=NAME_LENGTH_MAX)] = ""  # what counts the batches, if it has an id
+    once: bool = False  # the publisher's name is used for this batch only: the store need not remember it
+    proof: Proof = ""  # of a client without credentials: that the publisher's name is its own
 
 
 RequestToStore = (

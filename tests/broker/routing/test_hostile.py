@@ -10,11 +10,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from heliograph.broker.config import BrokerConfig, LimitsConfig, LinkConfig, ListenerConfig, NetworkConfig
-from heliograph.broker.routing import barriers, exchange, incarnation, interests
+from heliograph.broker.routing import barriers, exchange, interests
 from heliograph.broker.routing import map as network_map
 from heliograph.errors import Reason
 from heliograph.machine import Peer
 from heliograph.notes import NameContested
+from heliograph.timekeeping.incarnations import RENEW_NS
 from heliograph.wire.broker_bodies import INTERESTS_PER_BODY_MAX, broker_id
 from heliograph.wire.frames import HEAD, Kind, control, event, parcel, service
 from heliograph.wire.limits import AGE_MAX, CONTROL_BYTES_MAX, FRAME_BYTES_MAX, HEAD_BYTES, LINKS_PER_BROKER_MAX
@@ -170,6 +171,7 @@ def test_linked_brokers_do_not_count_as_links_in_their_handshake() -> None:
         ({"name": "n" * 10_000}, Reason.BODY_MALFORMED),
         ({"cluster": "c" * 10_000}, Reason.BODY_MALFORMED),
         ({"incarnation": AGE_MAX + 1}, Reason.BODY_MALFORMED),
+        ({"incarnation": AGE_MAX}, Reason.INCARNATION_AHEAD),
         ({"nonce": "00 11"}, Reason.BODY_MALFORMED),
     ],
 )
@@ -255,14 +257,82 @@ def test_a_broker_of_which_others_were_told_lies_is_believed_again(who: str, age
     assert all_is_well(mesh, heard)
 
 
+KINDS = ["member", "gateway", "narrow", "wide"]
+
+
+def lie(hostile: Hostile, kind: str, who: str, said: tuple[int, int]) -> None:
+    """A false record or interest of another broker: it has no links, or wants nothing."""
+    about: dict[str, Any] = {"incarnation": said[0], "number": said[1]}
+    if kind == "member":
+        hostile.member(broker=broker_id(who), name=who, links={}, **about)
+    elif kind == "gateway":
+        hostile.gateway(broker=broker_id(who), name=who, cluster="main", outside={}, **about)
+    else:
+        hostile.interest(owner=broker_id(who), wide=kind == "wide", **about)
+
+
+def highest_at(mesh: Mesh, name: str) -> int:
+    """The highest incarnation that this broker believes now."""
+    return mesh[name].broker._routing.incarnations.highest(mesh.now)
+
+
+def hears_what_it_subscribes_to_now(mesh: Mesh, heard: Heard) -> bool:
+    mesh.subscribe("c", 1, f"now/{mesh.now}", mesh.now // 1_000_000)
+    mesh.publish("a", 2, f"now/{mesh.now}", b"new")
+    return heard.payloads[-1:] == [b"new"] and all_is_well(mesh, heard)
+
+
 @pytest.mark.req("N4")
-def test_a_broker_about_which_nothing_can_be_newer_says_so_and_goes_on() -> None:
-    mesh, hostile, _ = beset()
-    for _ in range(2):
-        hostile.member(broker=broker_id("a"), name="a", links={}, incarnation=AGE_MAX, number=AGE_MAX)
-        mesh.pass_time(2_000)
-    assert mesh.report("a", "overview")["refused"]["name_taken"] == 1
-    assert mesh["a"].broker._routing.view.map.me.incarnation <= AGE_MAX
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("who", "abc")
+def test_an_incarnation_that_its_owner_could_not_outbid_is_believed_by_nobody(who: str, kind: str) -> None:
+    mesh, hostile, heard = beset()
+    lie(hostile, kind, who, (AGE_MAX, AGE_MAX))
+    hostile.say(Kind.SYNC, {"has": [[kind, broker_id(who), AGE_MAX, AGE_MAX]]})
+    assert mesh.report("a", "overview")["refused"]["incarnation_ahead"] == 2
+    assert not [frame for frame in hostile.heard.answers if b'"wants":[[' in frame.payload]
+    mesh["a"].leave(hostile.link)
+    assert hostile.end is None, "a broker with a faster clock may have passed it on"
+    assert {node.broker._routing.view.map.me.incarnation for node in mesh.nodes.values()} == {1}
+    mesh.pass_time(100)
+    assert hears_what_it_subscribes_to_now(mesh, heard)
+
+
+@pytest.mark.req("N4")
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("who", "abc")
+def test_the_highest_lie_that_is_believed_does_no_harm_a_second_after_the_liar_was_removed(who: str, kind: str) -> None:
+    mesh, hostile, heard = beset()
+    for _ in range(30):
+        lie(hostile, kind, who, (highest_at(mesh, "a"), AGE_MAX))
+        mesh.pass_time(100)
+    mesh["a"].leave(hostile.link)
+    mesh.pass_time(1_100)
+    assert hears_what_it_subscribes_to_now(mesh, heard)
+    incarnations = [node.broker._routing.view.map.me.incarnation for node in mesh.nodes.values()]
+    assert max(incarnations) > 10**12
+    assert max(incarnations) < highest_at(mesh, "a")
+
+
+@pytest.mark.req("N4")
+@pytest.mark.parametrize("kind", ["member", "narrow"])
+def test_a_broker_whose_clock_is_behind_believes_the_owner_of_a_lie_once_its_clock_is_there(kind: str) -> None:
+    mesh, _, heard = beset()
+    for name, behind_s in (("a", 5), ("b", 0), ("c", 0)):
+        mesh[name].broker.clock((1_800_000_000 - behind_s) * 10**9, mesh.now)
+    beside_b = Hostile(mesh, "b", 600, "other")
+    lie(beside_b, kind, "c", (highest_at(mesh, "b"), 5))
+    mesh["b"].leave(beside_b.link)
+    mesh.pass_time(1_100)
+    mesh.subscribe("c", 1, "y", 2)
+    mesh.publish("a", 2, "y", b"early")
+    assert heard.payloads == [], "a does not know yet what c wants now"
+    assert mesh.report("a", "overview")["refused"]["incarnation_ahead"] > 0
+
+    mesh.pass_time(5_000)
+    mesh.publish("a", 2, "y", b"late")
+    assert heard.payloads == [b"late"]
+    assert all_is_well(mesh, heard)
 
 
 @pytest.mark.req("N4")
@@ -273,7 +343,7 @@ def test_two_brokers_of_one_name_do_not_outbid_each_other_without_end() -> None:
     twin.take()
     mesh.pass_time(5_000)
     incarnations = [node.broker._routing.view.map.me.incarnation for node in (mesh["a"], twin)]
-    assert max(incarnations) < 5 + 2 * 5_000 * 1_000_000 // incarnation.RENEW_NS + 5
+    assert max(incarnations) < 5 + 2 * 5_000 * 1_000_000 // RENEW_NS + 5
     assert any(isinstance(note, NameContested) for note in mesh["a"].notes)
 
 

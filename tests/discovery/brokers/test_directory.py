@@ -49,6 +49,7 @@ SECOND = 1_000_000_000
 AT_BDN = ResponderConfig(directories=("bdn:4719",), multicast=NO_MULTICAST)
 BY_BDN = DiscoveryConfig(directories=("bdn:4719",), multicast=NO_MULTICAST)
 REQUEST = DiscoveryRequest(ID, 1, budget=50)
+HERE = ("192.0.2.7", 5)
 OPEN_TOPICS = AccessConfig(rules=(RuleConfig(effect="allow", topics=("Services/#",)),))
 
 
@@ -87,9 +88,10 @@ class Talk:
         self.now = before
         return address
 
-    def ask(self, request: DiscoveryRequest = REQUEST) -> list[tuple[tuple[str, int], Message]]:
+    def ask(
+        self, request: DiscoveryRequest = REQUEST, source: tuple[str, int] = HERE
+    ) -> list[tuple[tuple[str, int], Message]]:
         """A requester asks, with its cookie."""
-        source = ("192.0.2.7", 5)
         ((_, challenge),) = self.hear(source, messages.write(request))
         return self.hear(source, messages.write(request, challenge.cookie))
 
@@ -434,8 +436,9 @@ def test_a_request_over_a_link_needs_no_cookie_and_gets_its_answers_there() -> N
     assert (spread.host, spread.port, spread.relay) == ("192.0.2.7", 40_000, "topic")
 
     response = messages.write(EXAMPLES[4], pad=False)
-    talk.hear(broker, messages.write(Relay(ID, response)))
-    talk.directory.receive_datagram(SOCKET, broker, messages.write(Relay(ID, response)), talk.now)
+    relay = messages.write(Relay(ID, response, "", "192.0.2.7", 40_000))
+    talk.hear(broker, relay)
+    talk.directory.receive_datagram(SOCKET, broker, relay, talk.now)
     (relayed,) = frames(talk, 9)
     assert messages.decode(Relay, relayed.body) == Relay(ID, response, "host-of-b0")
 
@@ -511,12 +514,26 @@ def test_only_answers_to_requests_that_were_asked_here_are_relayed_and_no_more_t
     broker = talk.register("b0")
     talk.ask(DiscoveryRequest(ID, 1, budget=2, relay=True))
     response = messages.write(EXAMPLES[4], pad=False)
-    relayed = [talk.hear(broker, messages.write(Relay(ID, response))) for _ in range(4)]
+    relay = messages.write(Relay(ID, response, "", *HERE))
+    relayed = [talk.hear(broker, relay) for _ in range(4)]
     assert [len(said) for said in relayed] == [1, 1, 0, 0]
-    assert relayed[0][0][0] == ("192.0.2.7", 5)
-    assert talk.hear(broker, messages.write(Relay(bytes(16), response))) == []
-    assert talk.hear(("203.0.113.66", 1), messages.write(Relay(ID, response))) == []
+    assert relayed[0][0][0] == HERE
+    assert talk.hear(broker, messages.write(Relay(bytes(16), response, "", *HERE))) == []
+    assert talk.hear(("203.0.113.66", 1), relay) == []
     assert talk.counts["sender_unproven"] == 1
+
+
+@pytest.mark.req("B7")
+def test_who_uses_the_id_of_another_search_at_a_directory_takes_neither_its_brokers_nor_its_answers() -> None:
+    talk = Talk()
+    broker, thief = talk.register("b0"), ("192.0.2.99", 7)
+    talk.ask(DiscoveryRequest(ID, 1, budget=1, relay=True))
+    assert injected(talk.ask(DiscoveryRequest(ID, 64, budget=1, relay=True), thief)) == ["b0"]
+    assert injected(talk.ask(DiscoveryRequest(ID, 2, budget=1, relay=True))) == ["b0"]
+    response = messages.write(EXAMPLES[4], pad=False)
+    for to in (thief, HERE):
+        relayed = [talk.hear(broker, messages.write(Relay(ID, response, "", *to))) for _ in range(2)]
+        assert [[address for address, _ in said] for said in relayed] == [[to], []]
 
 
 def test_a_relay_carries_answers_and_nothing_else() -> None:
@@ -524,7 +541,7 @@ def test_a_relay_carries_answers_and_nothing_else() -> None:
     broker = talk.register("b0")
     talk.ask(DiscoveryRequest(ID, 1, relay=True))
     for wrong in (messages.write(Ping(1)), b"noise", b""):
-        assert talk.hear(broker, messages.write(Relay(ID, wrong))) == []
+        assert talk.hear(broker, messages.write(Relay(ID, wrong, "", *HERE))) == []
 
 
 @given(st.lists(st.binary(max_size=1_300), max_size=5), st.booleans())

@@ -60,15 +60,15 @@ def test_the_table_of_sources_is_bounded(asked: list[tuple[int, int]]) -> None:
 def test_the_last_ids_are_remembered_and_a_higher_attempt_is_new() -> None:
     repeats: Repeats[str] = Repeats(1_000)
     for number in range(1_001):
-        repeats.add(number.to_bytes(16, "big"), 1, "")
+        repeats.add(number.to_bytes(16, "big"), HERE, 1, "")
     first, second = bytes(16), (1).to_bytes(16, "big")
     assert len(repeats) == 1_000
-    assert repeats.is_new(first, 1)
-    assert not repeats.is_new(second, 1)
-    assert repeats.is_new(second, 2)
-    repeats.add(second, 2, "again")
-    assert not repeats.is_new(second, 1)
-    assert repeats.get(second) == "again"
+    assert repeats.is_new(first, HERE, 1)
+    assert not repeats.is_new(second, HERE, 1)
+    assert repeats.is_new(second, HERE, 2)
+    repeats.add(second, HERE, 2, "again")
+    assert not repeats.is_new(second, HERE, 1)
+    assert repeats.get(second, HERE) == "again"
 
 
 @pytest.mark.req("B8")

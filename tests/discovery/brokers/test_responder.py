@@ -92,6 +92,15 @@ def test_a_higher_attempt_is_answered_anew() -> None:
     assert len(ask(stranger, REQUEST)) == 0
 
 
+@pytest.mark.req("B7")
+def test_who_uses_the_id_of_another_search_with_a_higher_attempt_does_not_silence_it() -> None:
+    stage = Stage(star(2))
+    honest, thief = stage.stranger("client-a"), stage.stranger("client-b")
+    assert len(ask(honest, REQUEST)) == 2
+    assert len(ask(thief, replace_attempt(64))) == 2
+    assert [len(ask(honest, replace_attempt(attempt))) for attempt in (2, 3, 3, 4)] == [2, 2, 0, 2]
+
+
 def replace_attempt(attempt: int) -> DiscoveryRequest:
     return DiscoveryRequest(ID, attempt, budget=50)
 

@@ -18,6 +18,7 @@ from heliograph.discovery.brokers.config import (
     MulticastConfig,
     ResponderConfig,
 )
+from heliograph.discovery.brokers.directory import Directory
 from heliograph.discovery.brokers.messages import (
     DiscoveryRequest,
     DiscoveryResponse,
@@ -315,10 +316,29 @@ class Copy:
 def test_a_copied_request_is_worth_nothing_at_another_address() -> None:
     copy = Copy(WALL_NS)
     assert "replayed" not in copy.send(("192.0.2.7", 5), copy.message)
-    assert copy.send(("203.0.113.66", 5), copy.message)["request_repeated"] == 1
-    other = copy.signing.message(DiscoveryRequest(bytes(16), 1, issued_ms=WALL_NS // 10**6))
-    copy.send(("192.0.2.7", 5), other)  # now the id of the first is forgotten
     assert copy.send(("203.0.113.66", 5), copy.message)["replayed"] == 1
+    other = copy.signing.message(DiscoveryRequest(bytes(16), 1, issued_ms=WALL_NS // 10**6))
+    copy.send(("192.0.2.7", 5), other)  # now the first is forgotten
+    assert copy.send(("192.0.2.7", 5), copy.message)["replayed"] == 2
+
+
+@pytest.mark.req("B17")
+def test_whose_request_was_copied_gets_no_refusal_for_that_and_its_next_attempt_is_taken() -> None:
+    directory = Directory(DirectoryConfig(), seed=1, keyring=ring("bdn"))
+    directory.clock(WALL_NS, 0)
+    signing = Signing(ring("client", Role.CLIENT), required=True)
+
+    def ask(source: Address, attempt: int) -> list[MessageKind]:
+        request = signing.message(DiscoveryRequest(ID, attempt, issued_ms=WALL_NS // 10**6))
+        directory.receive_datagram(SOCKET, source, messages.pack(request), 1)
+        ((_, _, challenge),) = directory.take().datagrams
+        cookie = messages.unpack(challenge).cookie
+        directory.receive_datagram(SOCKET, source, messages.pack(replace(request, cookie=cookie)), 2)
+        return [messages.unpack(data).kind for _, _, data in directory.take().datagrams]
+
+    assert ask(("203.0.113.66", 5), 1) == [MessageKind.ACKNOWLEDGEMENT]
+    assert ask(("192.0.2.7", 5), 1) == []
+    assert ask(("192.0.2.7", 5), 2) == [MessageKind.ACKNOWLEDGEMENT]
 
 
 @pytest.mark.req("B17")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heliograph.discovery.resources.answers import KEPT_MAX, SLICE_ROWS, best_company
+from heliograph.discovery.resources.answers import KEPT_MAX, ORDERED_MAX, SLICE_ROWS, best_company
 from heliograph.discovery.resources.messages import AdvertisedResource, AdvertisementsTold
 from heliograph.discovery.resources.news import WatchReader
 from heliograph.discovery.resources.ordering import best
@@ -190,3 +190,39 @@ def test_a_request_right_after_a_registration_finds_it_and_one_after_a_withdrawa
     pipe.receive(*(pipe.request(body) for body in (register, discover, withdraw, discover, register, discover)))
     totals = [answer["total"] for _, answer in sorted(pipe.answers.items()) if "total" in answer]
     assert totals == [1, 0, 1]
+
+
+@pytest.mark.req("O6")
+def test_a_client_that_wants_many_long_answers_keeps_no_other_from_one() -> None:
+    pipe = OnPipe()
+    told_many(pipe, LARGE)
+    ask, flood = {"do": "discover", "model": "static", "order": "size"}, {"entity": "anonymous", "source": "10.0.0.9"}
+    before = pipe.wakes
+    pipe.receive(
+        *(pipe.request(ask, **flood) for _ in range(ORDERED_MAX + 6)),
+        pipe.request(ask, client=10, entity="anonymous", source="10.0.0.3"),
+    )
+    numbers = list(pipe.answers)
+    refused = [number for number, answer in pipe.answers.items() if isinstance(answer, RefusedByServiceError)]
+    assert len(refused) == 7, "six are too many, and one gives way"
+    wakes = 2 * -(-LARGE // SLICE_ROWS) + 1
+    assert numbers.index(ORDERED_MAX + 7) < 10, "it takes turns with the other client, not with each of its answers"
+    assert pipe.wakes - before > ORDERED_MAX * (wakes - 1)
+    answer = pipe.answers[ORDERED_MAX + 7]
+    got = len(answer["resources"])
+    while answer["more"]:
+        answer = pipe.ask({"do": "part", **answer["more"]}, client=10)
+        got += len(answer["resources"])
+        pipe.receive(pipe.request({"do": "discover", "model": "static"}, **flood))
+    assert got == LARGE
+
+
+def test_half_fetched_answers_of_one_client_push_out_only_its_own() -> None:
+    pipe = OnPipe()
+    told_many(pipe, PAGE_ROWS + 1)
+    first = pipe.ask({"do": "discover", "model": "static"}, client=10, entity="other")
+    for _ in range(KEPT_MAX + 5):
+        pipe.ask({"do": "discover", "model": "static"})
+    assert pipe.counted == {"resource_requests_over_limit": 6}
+    rest = pipe.ask({"do": "part", **first["more"]}, client=10)
+    assert len(first["resources"]) + len(rest["resources"]) == PAGE_ROWS + 1

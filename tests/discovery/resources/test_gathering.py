@@ -42,7 +42,7 @@ def test_a_late_shared_answer_does_not_hide_what_its_host_answered_to_the_repeat
         *(table, places, timers, 10),
         network_time=lambda now: now,
         time_error=lambda now: 0,
-        ask=lambda request, now: asked.append(request),
+        ask=lambda request, now, holder: asked.append(request),
         is_settled=lambda: True,
         reply=lambda id: None,
     )

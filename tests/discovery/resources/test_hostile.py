@@ -9,6 +9,7 @@ import pytest
 from heliograph.discovery.resources import messages
 from heliograph.discovery.resources.messages import (
     AdvertisedResource,
+    AdvertisementsOffered,
     AdvertisementsTold,
     FoundResource,
     ResourceRequest,
@@ -16,6 +17,7 @@ from heliograph.discovery.resources.messages import (
     ResourcesFound,
     StandingRequests,
 )
+from tests.discovery.resources.net import Net
 from tests.discovery.resources.pipe import OnPipe, RefusedByServiceError
 
 
@@ -182,3 +184,114 @@ def test_a_neighbour_that_floods_requests_or_answers_nothing_asked_for_is_bounde
     assert pipe.counted["resource_requests_over_limit"] == 40 + 40
     assert pipe.counted["resource_request_unknown"] == 60
     assert pipe.counted["body_malformed"] == 1
+
+
+LONG_NUMBERS = " and ".join(["x > 0", *(f"x != {number}e17" for number in range(1, 250))])
+"""Shorter than a text in a message may be; its canonical form, which writes the numbers out, is longer."""
+
+
+@pytest.mark.parametrize("where", [LONG_NUMBERS, f"{'n' * 129} = 1"])
+def test_a_condition_that_no_neighbour_could_read_is_refused_at_the_door(where: str) -> None:
+    pipe = OnPipe()
+    assert len(where) < messages.TEXT_LENGTH_MAX
+    assert refused(pipe, pipe.register(1, where=where)) == "condition_over_limit"
+    assert refused(pipe, pipe.register(1, where=where, model="static")) == "condition_over_limit"
+    assert refused(pipe, {"do": "discover", "where": where}) == "condition_over_limit"
+    assert refused(pipe, {"do": "watch", "watch": 1, "where": where}) == "condition_over_limit"
+    assert pipe.service.report("overview")["hosted"] == 0
+    assert pipe.service.report("overview")["standing"] == 0
+
+
+def test_an_advertisement_that_cannot_be_read_costs_only_itself() -> None:
+    pipe = OnPipe()
+    pipe.tell(AdvertisementsTold(2, "b", "main", 2, 1, 1, True, add=[AdvertisedResource(7, False, "y = 7", 1)]))
+    good, long, sent = AdvertisedResource(8, False, "y = 8", 1), "y > 0 and " * 500 + "y > 1", len(pipe.sent)
+    bad = [AdvertisedResource(7, False, long, 2), AdvertisedResource(9, False, "y = 9", -1)]
+    pipe.tell(AdvertisementsTold(2, "b", "main", 2, 1, 2, add=[bad[0], good, bad[1]]))
+    pipe.tell(AdvertisementsTold(2, "b", "main", 2, 1, 3, add=[AdvertisedResource(10, False, "y = 10", 1)]))
+    table = pipe.service._core.table
+    assert list(table.hosts[2].resources) == [8, 10], "what was known of 7 is no longer true"
+    assert pipe.counted == {"body_malformed": 2}
+    assert len(pipe.sent) == sent, "nothing is asked for again"
+
+
+def test_a_message_of_another_kind_with_a_bad_entry_is_refused_whole() -> None:
+    pipe = OnPipe()
+    pipe.tell(StandingRequests(add=[((2, 1, 1), "x >= 0", [1]), ((2, 1, 2), "x >= 0" + " " * 5_000, [1])]))
+    pipe.tell(b'{"say":"told","host":2,"name":"b","cluster":"main","slot":2,"incarnation":1,"number":1,"add":["no"]}')
+    assert pipe.service.report("overview")["standing"] == 0
+    assert pipe.counted == {"body_malformed": 2}
+
+
+COUNT_MAX = (1 << 62) - 1
+
+
+def told_of(broker: int, incarnation: int, number: int) -> AdvertisementsTold:
+    """That this broker hosts nothing."""
+    return AdvertisementsTold(broker, "abc"[broker - 1], "main", broker, incarnation, number, True)
+
+
+def all_find_what_a_hosts_now(net: Net, id: int) -> bool:
+    net.register("a", id, f"x = {id}")
+    net.update("a", id, 1, x=id)
+    net.run(0.1)
+    answers = [net.ask(at, f"x = {id}") for at in "abc"]
+    net.run(1)
+    return all(answer and [each.id for each in answer[0].found] == [id] for answer in answers)
+
+
+@pytest.mark.parametrize("how", ["told", "offered"])
+@pytest.mark.parametrize("incarnation", ["ours", "highest", "unbelievable"])
+@pytest.mark.parametrize("at", "abc")
+def test_lies_about_what_a_broker_hosts_do_no_harm_two_seconds_after_the_liar_was_removed(
+    at: str, incarnation: str, how: str
+) -> None:
+    net = Net(["a", "b", "c", "liar"], [("a", "b"), ("b", "c"), (at, "liar")])
+    assert all_find_what_a_hosts_now(net, 1)
+    link, core = net.edges[(at, "liar")], net.nodes[at].core
+    for _ in range(3):
+        highest = core.incarnations.highest(net.now) if incarnation == "highest" else COUNT_MAX
+        stated = 1 if incarnation == "ours" else highest
+        if how == "told":
+            core.hear_neighbour(link, messages.encode(told_of(1, stated, COUNT_MAX)), net.now)
+        else:
+            core.hear_neighbour(link, messages.encode(AdvertisementsOffered([(1, stated, COUNT_MAX)])), net.now)
+        net.run(0.3)
+    net.cut((at, "liar"))
+    net.reroute()
+    net.run(2)
+    assert all_find_what_a_hosts_now(net, 2)
+    assert [host.broker for host in core.table.hosts.values() if len(host.resources) == 2] == [1]
+    assert core.refused.get("incarnation_ahead", 0) == (3 if incarnation == "unbelievable" else 0)
+
+
+def test_a_lie_about_a_broker_that_hosts_nothing_is_corrected_too() -> None:
+    pipe = OnPipe()
+    pipe.tell(AdvertisementsTold(1, "a", "main", 1, 1, COUNT_MAX, True, add=[AdvertisedResource(7, True, "x = 1", 1)]))
+    told = [each for each in pipe.sent if isinstance(each, AdvertisementsTold)]
+    assert [(each.age > (1, COUNT_MAX), each.full, each.add) for each in told] == [(True, True, [])]
+
+
+def test_lies_about_a_broker_cost_it_one_snapshot_in_a_second() -> None:
+    pipe = OnPipe()
+    pipe.ask(pipe.register(1, where="x >= 0"))
+    pipe.sent.clear()
+    for number in range(10):
+        pipe.tell(told_of(1, 100 * number + 100, COUNT_MAX))
+    assert [each.age[0] for each in pipe.sent if isinstance(each, AdvertisementsTold)] == [101]
+    pipe.pass_time(1_000)
+    assert [each.age[0] for each in pipe.sent if isinstance(each, AdvertisementsTold)] == [101, 1_001]
+    assert pipe.counted == {"name_taken": 1}
+
+
+def test_what_is_refused_because_a_clock_is_behind_is_asked_for_again() -> None:
+    pipe = OnPipe()
+    highest = pipe.service._core.incarnations.highest(pipe.now)
+    pipe.tell(told_of(2, highest + 2_000, 1))
+    assert pipe.counted == {"incarnation_ahead": 1}
+    pipe.pass_time(1_999)
+    assert not any(isinstance(each, AdvertisementsOffered) and each.wants for each in pipe.sent)
+    pipe.pass_time(1)
+    assert [each.wants for each in pipe.sent if isinstance(each, AdvertisementsOffered) and each.wants] == [[2]]
+    pipe.tell(told_of(2, highest + 2_000, 1))
+    assert pipe.service.report("overview")["refused"] == {"incarnation_ahead": 1}

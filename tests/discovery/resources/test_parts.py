@@ -127,9 +127,12 @@ def test_an_update_outside_its_ranges_is_refused() -> None:
         net.update("a", 1, 1, x=10)
     with pytest.raises(ProtocolError, match=r"x = 'ten' is outside"):
         net.update("a", 1, 1, x="ten")
+    net.register("a", 2, "memory >= 0 and memory <= 9")
+    with pytest.raises(ProtocolError, match=r"memory has no value \(did you mean it by memroy\?\); advertised"):
+        net.update("a", 2, 1, memroy=2)
     with pytest.raises(ProtocolError, match=r"x has no value; advertised is x"):
         net.update("a", 1, 1, y=1)
-    assert refusal(lambda: net.update("a", 2, 1, x=1)) is Reason.RESOURCE_UNKNOWN
+    assert refusal(lambda: net.update("a", 3, 1, x=1)) is Reason.RESOURCE_UNKNOWN
     net.update("a", 1, 5, x=1)
     assert refusal(lambda: net.update("a", 1, 4, x=2)) is Reason.RESOURCE_OUTDATED
 

@@ -350,7 +350,7 @@ def test_a_standing_search_is_told_of_restricted_topics_only_if_its_asker_reads_
 @pytest.mark.parametrize(("language", "text"), [("sql", "floor = 3"), ("keywords", "temperature"), ("", "")])
 def test_a_change_concerns_the_standing_searches_of_those_who_may_see_it(language: str, text: str) -> None:
     """So no query is run on what its asker may not see, not even to find out that nothing has to be told."""
-    watches = Watches(10)
+    watches = Watches(10, 10)
     entry = TopicEntry(
         id=bytes(16),
         owner="alice",

@@ -11,14 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heliograph.discovery.topics import messages
+from heliograph.discovery.topics.change_teller import TOLD_AT_ONCE, ChangeTeller
 from heliograph.discovery.topics.config import TopicDirectoryConfig
-from heliograph.discovery.topics.directory import TopicDirectory
+from heliograph.discovery.topics.directory import TICK_NS, TopicDirectory
 from heliograph.discovery.topics.listing import Descriptors, advertised, decode_advertisement, decode_creation
 from heliograph.discovery.topics.messages import Advertise, Create, Locate, Search, TopicKind, TopicMessage, TopicQuery
-from heliograph.discovery.topics.queries import entry_of
+from heliograph.discovery.topics.queries import Matcher, entry_of
 from heliograph.discovery.topics.statements import Statements
+from heliograph.discovery.topics.watches import Watch
 from heliograph.errors import ProtocolError, Reason
-from heliograph.machine import Peer
+from heliograph.machine import Peer, Timers
 from heliograph.model.identity import Role
 from heliograph.model.publication import Publication
 from heliograph.notes import Note, TopicsDamaged, TopicsOutdated
@@ -49,6 +51,7 @@ class Bench:
         self.sequence = 0
         self.now = 0
         self.answers = 0
+        self.sent: list[bytes] = []  # what it wrote after each input
 
     def hear(self, payload: bytes, now: int = 0) -> dict[str, int]:
         """What a publication changes in the counts."""
@@ -64,9 +67,12 @@ class Bench:
         for _ in range(1_000):
             effects = self.directory.take()
             self.answers += len(effects.writes)
+            self.sent.append(b"".join(b"".join(frames) for _, frames in effects.writes))
             noted += effects.notes
             if not effects.jobs:
-                break
+                if effects.wake_at is None or effects.wake_at > self.now:
+                    break
+                self.directory.wake(self.now)
             for ticket, job in effects.jobs:
                 if isinstance(job, SiftDocuments):
                     self.sifting.append(ticket)
@@ -310,6 +316,59 @@ def test_one_entity_does_not_take_the_places_for_standing_searches_from_others()
     assert watches("alice", 21, 22) == 0
     assert bench.directory.report("overview")["watches"] == 8
     assert watches("bob", 31) == 1, "who has the most of all gets no place from others"
+
+
+EVERYTHING = TopicQuery("predicates", "true")
+
+
+@pytest.mark.req("O6")
+def test_an_entity_has_few_standing_searches_also_if_nobody_else_wants_places() -> None:
+    bench = Bench()
+    bob, few = says("bob"), TopicDirectoryConfig().watches_per_entity_max
+    for number in range(few):
+        assert "searches_over_limit" not in bench.hear(
+            bob.write(Search(an_id(number), WALL_MS, EVERYTHING, watch_ms=1))
+        )
+    one_more = bob.write(Search(an_id(1_000), WALL_MS, EVERYTHING, watch_ms=60_000))
+    assert bench.hear(one_more)["searches_over_limit"] == 1
+    renewed = bob.write(Search(an_id(1_001), WALL_MS, EVERYTHING, watch_ms=60_000, watch=an_id(0)))
+    assert "searches_over_limit" not in bench.hear(renewed)
+    carols = says("carol").write(Search(an_id(1_002), WALL_MS, EVERYTHING, watch_ms=60_000))
+    assert "searches_over_limit" not in bench.hear(carols)
+    assert bench.directory.report("overview")["watches"] == few + 1
+    bench.directory.wake(2 * TICK_NS)
+    bench.settle()
+    assert "searches_over_limit" not in bench.hear(bob.write(Search(an_id(1_003), WALL_MS, EVERYTHING, watch_ms=1)))
+
+
+@pytest.mark.req("O6")
+def test_a_change_is_told_to_a_few_standing_searches_at_once_and_the_entities_take_turns() -> None:
+    bench = Bench()
+    for entity, numbers in (("bob", range(40)), ("carol", range(40, 41))):
+        for number in numbers:
+            bench.hear(says(entity).write(Search(an_id(number), WALL_MS, EVERYTHING, watch_ms=60_000)))
+    bench.sent.clear()
+    bench.hear(FINE)
+    told = [(sent.count(b"Entity/bob"), sent.count(b"Entity/carol")) for sent in bench.sent]
+    told = [one for one in told if any(one)]
+    assert told[0] == (TOLD_AT_ONCE - 1, 1), "carol does not wait for all that bob is told"
+    assert max(map(sum, told)) == TOLD_AT_ONCE
+    assert tuple(map(sum, zip(*told, strict=True))) == (40, 1)
+
+
+@pytest.mark.req("O6")
+def test_changes_that_wait_are_bounded_and_one_entity_leaves_places_to_others() -> None:
+    known = says("bob"), says("carol")
+    holders = [party.keyring.learn(party.keyring.own.chain, WALL_NS) for party in known if party.keyring.own]
+    bobs, carols = (Watch(an_id(), one, TopicQuestion(), {}, Matcher(TopicQuestion()), None, 1) for one in holders)
+    entry, timers, told = entry_of(OURS, b""), Timers(), list[str]()
+    teller = ChangeTeller(timers, lambda watch, entry, change, now: told.append(change), waiting_max=8)
+    assert [teller.add(bobs, entry, str(number), 0) for number in range(10)] == [True] * 8 + [False] * 2
+    assert [teller.add(carols, entry, "hers", 0) for _ in range(5)] == [True] * 4 + [False]
+    while timers.next() == 0:
+        timers.run(0)
+    assert [change for change in told if change != "hers"] == [str(number) for number in range(8)]
+    assert len(teller) == 0
 
 
 def test_a_query_that_is_killed_is_told_and_counted_and_one_entity_cannot_keep_the_process_busy() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -280,6 +281,19 @@ def test_of_two_revocations_of_one_thing_the_one_that_lasts_longer_is_kept_and_r
     assert [number for number, _ in known.after(0)] == [2]
     known.expire(150)
     assert known.has(a_revocation("alice", 1).what)
+
+
+@pytest.mark.req("T11")
+def test_a_revocation_is_kept_if_the_one_above_it_ends_before() -> None:
+    """A delegator signed two grants with one id, revoked the shorter, and would so save what is below the longer."""
+    known = KnownRevocations()
+    short = a_revocation("alice", 1, "bob", until_ms=100)
+    assert known.add(short)
+    below = replace(a_revocation("alice", 2, until_ms=500), above=(short.what,))
+    assert known.add(below)
+    assert not known.add(replace(a_revocation("alice", 3, until_ms=100), above=(short.what,)))
+    known.expire(100)
+    assert known.has(below.what)
 
 
 @pytest.mark.req("O6", "T11")

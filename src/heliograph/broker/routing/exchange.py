@@ -23,8 +23,10 @@ from heliograph.broker.routing.interests import told_in
 from heliograph.broker.routing.ports import Neighbour, Port
 from heliograph.broker.routing.teller import Teller
 from heliograph.broker.routing.view import View
+from heliograph.errors import Reason
 from heliograph.machine import Instant, Timers
 from heliograph.model.ages import lacks
+from heliograph.timekeeping.incarnations import Incarnations
 from heliograph.wire import broker_bodies as wire
 from heliograph.wire.broker_bodies import SYNC_PER_BODY_MAX, Sync, What
 from heliograph.wire.frames import Frame, Kind
@@ -35,8 +37,11 @@ TOLD_AT_ONCE = 16_384  # records and interests in answers: a few tens of millise
 class Exchange:
     """Offers, asks and answers."""
 
-    def __init__(self, view: View, catalogue: Catalogue, teller: Teller, timers: Timers) -> None:
+    def __init__(
+        self, view: View, catalogue: Catalogue, incarnations: Incarnations[Item], teller: Teller, timers: Timers
+    ) -> None:
         self._view = view
+        self._incarnations = incarnations
         self._catalogue = catalogue
         self._teller = teller
         self._timers = timers
@@ -77,7 +82,10 @@ class Exchange:
                 continue
             theirs, ours = (incarnation, number), self._catalogue.age(what, broker)
             if lacks(ours, theirs):
-                wants.append((what, broker))
+                if self._incarnations.refuses(incarnation, neighbour.broker, (what, broker), now):
+                    self._teller.refuse(Reason.INCARNATION_AHEAD)
+                else:
+                    wants.append((what, broker))
             elif ours is not None and theirs < ours and not self._catalogue.in_reach(what, broker):
                 self._owe(neighbour, what, broker)
         self.ask(neighbour, wants)

@@ -2,8 +2,9 @@
 
 In:    records and interests about ourselves that other brokers pass on.
 Out:   a higher incarnation, with everything about ourselves told again; a correction of an outdated record.
-State: the newest incarnation of ours that other brokers know; when ours was last raised.
-Not here: which record is valid (map.py, interests.py), two linked brokers with the same name (peering.py).
+State: none.
+Not here: which incarnations are believed, and how often ours is raised (timekeeping/incarnations.py); which record is
+          valid (map.py, interests.py); two linked brokers with the same name (peering.py).
 Paper: N4, N18.
 
 Brokers that know a newer record under our name than our own would ignore what we tell them. That record may be from an
@@ -24,11 +25,8 @@ from heliograph.broker.routing.view import View
 from heliograph.errors import Reason
 from heliograph.machine import Instant, Timers
 from heliograph.notes import NameContested
+from heliograph.timekeeping.incarnations import Outbidding
 from heliograph.wire.broker_bodies import Gateway, Interest, Record
-from heliograph.wire.limits import AGE_MAX
-
-RENEW_NS = 1_000_000_000  # between two incarnations of ours: each costs every broker a few updates
-CONTESTED_NS = 60_000_000_000  # a broker that has to raise it again within this time shares its name with another
 
 
 class Incarnation:
@@ -48,17 +46,15 @@ class Incarnation:
         self._announcements = announcements
         self._exchange = exchange
         self._teller = teller
-        self._timers = timers
-        self._newest = 0  # the newest incarnation of ours that others know
-        self._renewed_at: Instant | None = None
+        self._outbidding = Outbidding(timers, self._renew)
 
     def hear_record(self, record: Record, link: Port, now: Instant) -> None:
         """A neighbour has passed on a record under our name."""
         me = self._view.map.me
         if not isinstance(record, Gateway):
-            self._hear(record.age, me.age, now)
+            self._outbidding.hear(record.age, me.age, now)
             return
-        self._hear(record.age, (me.incarnation, self._advertising.leadership.gateway_number), now)
+        self._outbidding.hear(record.age, (me.incarnation, self._advertising.leadership.gateway_number), now)
         self._correct(record, link, now)
 
     def hear_interest(self, interest: Interest, now: Instant) -> None:
@@ -66,26 +62,14 @@ class Incarnation:
         advertising = self._advertising
         incarnation = self._view.map.me.incarnation
         ours = (incarnation, advertising.leadership.number) if interest.wide else advertising.own.age
-        self._hear(interest.age, ours, now)
+        self._outbidding.hear(interest.age, ours, now)
 
-    def _hear(self, theirs: tuple[int, int], ours: tuple[int, int], now: Instant) -> None:
-        if theirs <= ours:
-            return  # our own, returned to us
-        self._newest = max(self._newest, theirs[0])
-        if self._renewed_at is not None and now < self._renewed_at + RENEW_NS:
-            self._timers.set("renew", self._renewed_at + RENEW_NS, self._renew)
-        else:
-            self._renew(now)
-
-    def _renew(self, now: Instant) -> None:
+    def _renew(self, newest: int, is_contested: bool, now: Instant) -> None:
         known = self._view.map
-        if self._renewed_at is not None and now < self._renewed_at + CONTESTED_NS:
+        if is_contested:
             self._teller.refuse(Reason.NAME_TAKEN)
             self._teller.note(NameContested(known.me.name))
-        self._renewed_at = now
-        incarnation = max(self._newest, known.me.incarnation) + 1
-        if incarnation > AGE_MAX:
-            return  # no number is higher. It was counted; an operator has to remove the broker that sends this
+        incarnation = max(newest, known.me.incarnation) + 1
         known.learn(replace(known.me, incarnation=incarnation, number=1))
         self._advertising.renew(incarnation)
         self._announcements.announce(now, anew=True)

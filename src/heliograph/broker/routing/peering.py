@@ -102,6 +102,7 @@ class Peering:
         myself: Callable[[], LinkUp],
         neighbours: dict[int, Neighbour],
         is_full: Callable[[LinkUp, Instant], bool],
+        incarnation_max: Callable[[Instant], int],
         seed: Seed,
         links: LinkWriter,
         outbox: Outbox,
@@ -127,6 +128,7 @@ class Peering:
         self._greetings: dict[Port, Greeting] = {}
         self._neighbours = neighbours  # routing's table of neighbours, maintained here
         self._is_full = is_full  # the cluster has no slot for that broker, or none for us
+        self._incarnation_max = incarnation_max  # the highest that we believe
         self._proven = proven  # called when a broker has proven itself on a link
         self._up = up
         self._changed = changed  # called when a neighbour's cost changed, or it is suspected or relieved
@@ -302,6 +304,8 @@ class Peering:
         self._check_network(other)
         if other.broker == self._myself().broker:
             raise ProtocolError(Reason.NAME_TAKEN, f"both brokers are called {other.name[:64]!r}")
+        if other.incarnation > self._incarnation_max(now):
+            raise ProtocolError(Reason.INCARNATION_AHEAD, f"the clock of {other.name[:64]} is years ahead of ours")
         if len(self._neighbours) >= LINKS_PER_BROKER_MAX and other.broker not in self._neighbours:
             raise ProtocolError(Reason.LINKS_OVER_LIMIT, f"this broker has {LINKS_PER_BROKER_MAX} neighbours")
         if self._is_full(other, now):  # checked before either side tells others about the link

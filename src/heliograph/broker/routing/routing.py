@@ -23,7 +23,7 @@ from typing import Any
 from heliograph.broker.routing.advertising import Advertising
 from heliograph.broker.routing.announcements import Announcements
 from heliograph.broker.routing.barriers import Barriers
-from heliograph.broker.routing.catalogue import Catalogue
+from heliograph.broker.routing.catalogue import Catalogue, Item
 from heliograph.broker.routing.changeover import Changeover
 from heliograph.broker.routing.config import NetworkConfig
 from heliograph.broker.routing.destinations import Destinations
@@ -45,8 +45,17 @@ from heliograph.machine import Instant, Outbox, Timers
 from heliograph.matching.contents import Field
 from heliograph.model.subscription import Subscription
 from heliograph.notes import NeighbourLinked, NeighbourLost
+from heliograph.timekeeping.incarnations import Incarnations
 from heliograph.wire import broker_bodies as wire
-from heliograph.wire.broker_bodies import MEMBERS_MAX, LinkUp, Member, Record, What, broker_id
+from heliograph.wire.broker_bodies import (
+    MEMBERS_MAX,
+    SYNC_PER_BODY_MAX,
+    LinkUp,
+    Member,
+    Record,
+    What,
+    broker_id,
+)
 from heliograph.wire.frames import VERSION, Frame, Kind
 
 SETTLE_NS = 2_000_000  # changes this soon after others wait, so that the map is settled once for all of them …
@@ -83,7 +92,8 @@ class Routing:
         self.advertising = Advertising(view, teller, config.interests_max, timers)
         self.catalogue = Catalogue(view, self.advertising)
         self.memory = Memory(view, self.catalogue, teller, timers, config.forget_ms, self.settle, self._forget)
-        self._exchange = Exchange(view, self.catalogue, teller, timers)
+        self.incarnations: Incarnations[Item] = Incarnations(timers, self._ask_again)  # which ones we believe
+        self._exchange = Exchange(view, self.catalogue, self.incarnations, teller, timers)
         self._slots = Slots(view, self.announcements, teller, timers, stand_back)
         self._incarnation = Incarnation(view, self.advertising, self.announcements, self._exchange, teller, timers)
         self._holds = Holds(view, self._hold_back, self._turn_back)
@@ -184,6 +194,7 @@ class Routing:
 
     def neighbour_down(self, neighbour: Neighbour, now: Instant) -> None:
         """A neighbour is gone: tell the others, let no barrier wait for it, and send its parcels another way."""
+        self.incarnations.forget(neighbour.broker)
         self.announcements.announce(now)
         self.barriers.look_again(neighbour, now)
         self.settle(now)
@@ -207,6 +218,9 @@ class Routing:
             self._check_inside(link)
             if record.cluster != known.me.cluster:
                 raise ProtocolError(Reason.BODY_MALFORMED, "a member of another cluster")
+        what: What = "member" if isinstance(record, Member) else "gateway"
+        if self._is_ahead(link, (what, record.broker), record.incarnation, now):
+            return
         if record.broker == self.view.me:
             self._incarnation.hear_record(record, link, now)
             return
@@ -221,6 +235,22 @@ class Routing:
             if known.losses != losses:
                 self.plans.hear_loss(now)
             self._teller.tell_record(record, link, frame.payload)
+
+    def _is_ahead(self, link: Port, item: Item, incarnation: int, now: Instant) -> bool:
+        """True, and counted, if we do not believe this incarnation."""
+        neighbour = link.neighbour
+        assert neighbour is not None
+        is_ahead = self.incarnations.refuses(incarnation, neighbour.broker, item, now)
+        if is_ahead:
+            self._teller.refuse(Reason.INCARNATION_AHEAD)
+        return is_ahead
+
+    def _ask_again(self, broker: int, items: list[Item], now: Instant) -> None:
+        """These were not believed when a neighbour told them, and can be now."""
+        neighbour = self.view.neighbours.get(broker)
+        for start in range(0, len(items) if neighbour is not None else 0, SYNC_PER_BODY_MAX):
+            assert neighbour is not None
+            self._exchange.ask(neighbour, items[start : start + SYNC_PER_BODY_MAX])
 
     def _check_inside(self, link: Port) -> None:
         """Records and interests of a cluster's members are accepted from its own brokers only."""
@@ -249,6 +279,9 @@ class Routing:
         self._updates_heard += 1
         if not interest.wide:
             self._check_inside(link)
+        item: Item = ("wide" if interest.wide else "narrow", interest.owner)
+        if self._is_ahead(link, item, interest.incarnation, now):
+            return
         if interest.owner == view.me:
             self._incarnation.hear_interest(interest, now)
             return
@@ -259,7 +292,7 @@ class Routing:
         if difference is None:
             neighbour = link.neighbour
             assert neighbour is not None
-            self._exchange.ask(neighbour, [("wide" if interest.wide else "narrow", interest.owner)])
+            self._exchange.ask(neighbour, [item])
             return
         if difference.is_cut:
             self._teller.refuse(Reason.SUBSCRIPTIONS_OVER_LIMIT)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
 import sys
 from collections.abc import AsyncIterator
@@ -87,7 +86,6 @@ async def broker_process(folder: Path) -> AsyncIterator[BrokerProcess]:
     settings = folder / "heliograph.toml"
     settings.write_text(SETTINGS)
     environment = node_environment(folder)
-    os.environ["HELIOGRAPH_RUNTIME_DIR"] = str(folder)
     arguments = ["broker", "run", "--config", str(settings), "--listen", "127.0.0.1:0", "--log-format", "json"]
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "heliograph.cli.main", *arguments, env=environment, stderr=asyncio.subprocess.PIPE

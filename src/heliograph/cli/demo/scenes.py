@@ -10,8 +10,10 @@ Not here: starting the broker (broker_process.py), conditions (content_scene.py)
 from __future__ import annotations
 
 import asyncio
+import os
 import tempfile
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
@@ -35,6 +37,7 @@ from heliograph.model.publication import Publication
 from heliograph.model.subscription import Policy
 from heliograph.model.topics import matches
 
+RUNTIME_VARIABLE = "HELIOGRAPH_RUNTIME_DIR"
 TRAFFIC_S = 3.0
 BATCH = 64
 PUBLISHERS = {"kitchen": "sensors/kitchen/temperature", "hall": "sensors/hall/temperature", "door": "sensors/hall/door"}
@@ -49,9 +52,9 @@ SCENE_S_MAX = 30.0  # per policy; a scene takes a second or two
 
 async def play(report: Report) -> None:
     """All scenes that need a broker."""
-    with tempfile.TemporaryDirectory(prefix="heliograph-demo-") as folder:
+    with own_folder() as folder:
         report.begin("A broker, as its own process: heliograph broker run --listen 127.0.0.1:0")
-        async with broker_process(Path(folder)) as broker:
+        async with broker_process(folder) as broker:
             print(f"   {broker.lines[0]['text'].partition(';')[0]}; {broker.ready}")
             report.add("broker", broker.ready)
             await _traffic(broker, report)
@@ -60,15 +63,30 @@ async def play(report: Report) -> None:
             await _slow_consumers(broker, report)
             await _denials(broker, report)
             await _administration(broker, report)
-        await play_network(Path(folder) / "network", report)
-        await play_store(Path(folder) / "stored", report)
-    await play_topics(report)
+        await play_network(folder / "network", report)
+        await play_store(folder / "stored", report)
+        await play_topics(report)
 
 
 async def play_spark(report: Report) -> None:
     """The data pipeline, which takes longest: the last scene."""
+    with own_folder() as folder:
+        await play_pipeline(folder / "pipeline", report)
+
+
+@contextmanager
+def own_folder() -> Iterator[Path]:
+    """A folder for all that scenes write, their runtime folder too: whoever used that later would make it again."""
+    before = os.environ.get(RUNTIME_VARIABLE)
     with tempfile.TemporaryDirectory(prefix="heliograph-demo-") as folder:
-        await play_pipeline(Path(folder) / "pipeline", report)
+        os.environ[RUNTIME_VARIABLE] = folder
+        try:
+            yield Path(folder)
+        finally:
+            if before is None:
+                del os.environ[RUNTIME_VARIABLE]
+            else:
+                os.environ[RUNTIME_VARIABLE] = before
 
 
 def _connect(broker: BrokerProcess, name: str, **more: Any) -> Connecting:

@@ -26,12 +26,12 @@ _encode = msgspec.json.Encoder().encode
 
 
 class ChainRun:
-    """Frames on one topic with consecutive sequences."""
+    """Frames with consecutive sequences."""
 
-    __slots__ = ("data", "first", "last", "topic")
+    __slots__ = ("data", "first", "last", "topics")
 
-    def __init__(self, topic: str, first: int, last: int, data: bytes) -> None:
-        self.topic = topic
+    def __init__(self, topics: frozenset[str], first: int, last: int, data: bytes) -> None:
+        self.topics = topics
         self.first = first
         self.last = last
         self.data = data
@@ -121,9 +121,9 @@ class OutgoingChain:
             self._base = 0
 
     def drop(self, topic: str) -> list[ChainRun]:
-        """The broker accepts nothing on this topic: remove its runs and link the rest."""
-        dropped = [run for run in self._runs if run.topic == topic]
-        kept = [run for run in self._runs if run.topic != topic]
+        """The broker accepts nothing on this topic: remove the runs that have it and link the rest."""
+        dropped = [run for run in self._runs if topic in run.topics]
+        kept = [run for run in self._runs if topic not in run.topics]
         if not dropped:
             return []
         self._runs.clear()

@@ -49,6 +49,11 @@ class StoreReader:
         """True if every reading has reached its end."""
         return self.found and all(reading.ended for reading in self.readings.values())
 
+    def lacks_end(self, reading: LogReading) -> bool:
+        """True if this store has to say first where its log ends, as nothing else would end the replay there."""
+        command = self.command
+        return reading.end_at is None and command.until_us is None and not (self.is_durable or command.follow)
+
     def begin(self, now: Instant) -> None:
         """The search for stores begins now."""
         if self.began_at is None:
@@ -72,6 +77,10 @@ class StoreReader:
         inbox = self.inbox
         mean = inbox.bytes // len(inbox) if len(inbox) else 0
         return max(1, min(self.command.window, self.command.bytes_max // mean if mean else WINDOW_MAX))
+
+    def window_for(self, reading: LogReading) -> int:
+        """The same for one store: none while the program has left too many gaps."""
+        return min(self.window(), reading.pending.room) if self.command.manual else self.window()
 
     def younger(self) -> list[LogReading]:
         """Readings of stores that are younger than this durable subscription, as they did not know its name."""
@@ -104,10 +113,10 @@ def open_channel(reader: StoreReader, reading: LogReading) -> OpenChannel:
         start=reader.start_of(reading) if position is None else "",
         position=position,
         since_us=command.since_us if reading.expected is None else None,
-        end=command.ends.get(store),
+        end=reading.end_at,
         until_us=command.until_us,
         pace=command.pace,
-        window=reader.window(),
+        window=max(1, reader.window_for(reading)),
         times=command.times,
         proof=reader.proof(store),
         owner=proof_of(command.secret, store) if command.name else "",

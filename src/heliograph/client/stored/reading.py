@@ -2,8 +2,9 @@
 
 In:    STORED frames with publications, and notices; they may come late, twice, or not at all.
 Out:   each position once, in order; whether something was lost on the way; credit and acknowledgements to send.
-State: the position that is expected next; what was acknowledged, and what else is done.
-Not here: asking the store (readings.py), the queue for the program (inbox.py).
+State: the position that is expected next; what the store knows to be done.
+Not here: asking the store (readings.py), the queue for the program (inbox.py), what is acknowledged by hand
+       (pending.py).
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from enum import Enum
 
+from heliograph.client.stored.pending import PendingPublications, Span, sorted_out, tellable
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant
 from heliograph.model.publication import StoredPublication, StoredRun
 from heliograph.wire.frames import BODY_BYTES, SCAN, Frame
 from heliograph.wire.limits import HEAD_BYTES
-from heliograph.wire.stores import SELECTED_MAX, StoreAdvertisement, span_of
+from heliograph.wire.stores import WINDOW_MAX, StoreAdvertisement, span_of
 
 AGAIN_NS = 500_000_000  # between two requests to send the same frames again
 TOPICS_MAX = 16_384
@@ -43,24 +45,28 @@ class LogReading:
         "again_at",
         "channel",
         "created",
-        "done",
         "early",
+        "end_at",
         "ended",
         "expected",
         "heard_at",
         "inbox",
+        "is_refused",
         "late",
         "opening",
-        "spans",
+        "pending",
+        "room_left",
         "store",
         "taken",
+        "told_changes",
         "told_spans",
         "whole",
     )
 
-    def __init__(self, store: StoreAdvertisement, channel: int) -> None:
+    def __init__(self, store: StoreAdvertisement, channel: int, end_at: int | None = None) -> None:
         self.store = store
         self.channel = channel
+        self.end_at = end_at  # it ends before this position
         self.expected: int | None = None  # the next position; None: it was never open
         self.inbox = ""  # the topic to which the store sends; empty: not open
         self.opening = False  # the store was asked to open it
@@ -74,9 +80,11 @@ class LogReading:
         self.again_at: Instant = -AGAIN_NS
         self.acknowledged = 0  # the store knows that everything before this position is done
         self.acknowledging = False
-        self.done = 0  # acknowledged by hand: everything before this position …
-        self.spans: list[tuple[int, int]] = []  # … and these positions after it
-        self.told_spans: list[tuple[int, int]] = []  # spans that the store knows
+        self.pending = PendingPublications()  # only if the program acknowledges by hand
+        self.told_changes = 0  # the acknowledgements that the store was told of …
+        self.told_spans: list[Span] = []  # … and the spans it may know
+        self.is_refused = False  # it keeps no more spans
+        self.room_left = WINDOW_MAX  # the last credit: how many publications may be under way
 
     @property
     def is_open(self) -> bool:
@@ -87,10 +95,15 @@ class LogReading:
         """The store is asked to open it."""
         self.opening = True
 
+    def end_before(self, position: int) -> None:
+        """The store told where its log ends: it may be opened now."""
+        self.opening = False
+        self.end_at = position
+
     def opened(self, position: int, inbox: str, created: bool, now: Instant) -> None:
         """The store sends from this position on."""
         if self.expected is None:
-            self.expected = self.acknowledged = self.done = position
+            self.expected = self.acknowledged = position
             self.created = created
         self.opening = False
         self.inbox = inbox
@@ -159,36 +172,46 @@ class LogReading:
 
     # -- acknowledging --------------------------------------------------------------------------------------------
 
-    def acknowledge(self, position: int, cumulative: bool) -> None:
-        """The program is done with a position, or with everything up to it."""
-        first = self.done if cumulative else position
-        merged: list[tuple[int, int]] = []
-        for one, end in sorted([*self.spans, (first, position + 1)]):
-            if merged and one <= merged[-1][1]:
-                merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
-            elif end > self.done:
-                merged.append((max(one, self.done), end))
-        while merged and merged[0][0] <= self.done:
-            self.done = max(self.done, merged.pop(0)[1])
-        self.spans = merged[:SELECTED_MAX]
+    @property
+    def done(self) -> int:
+        """By hand, everything before this position is acknowledged, or was passed over."""
+        first = self.pending.first
+        return (self.expected or 0) if first is None else first
 
     def owes(self, done: int) -> bool:
-        """True if the store has not been told that everything before ``done``, and every span, is done."""
-        return done > self.acknowledged or self.spans != self.told_spans
+        """True if the store has not been told that everything before ``done``, and what it can be told, is done."""
+        return done > self.acknowledged or self.pending.changes > self.told_changes
 
-    def acknowledge_begun(self) -> None:
-        """The store is being told what is done."""
+    def leave_room(self, window: int) -> None:
+        """So many publications may be under way."""
+        self.room_left = window
+
+    def acknowledge_begun(self) -> tuple[list[Span], int]:
+        """The store is being told what is done: which spans to tell, and what to call ``acknowledge_ended`` with."""
         self.acknowledging = True
-
-    def acknowledge_ended(self, before: int, spans: list[tuple[int, int]]) -> None:
-        """The store knows what is done."""
-        self.acknowledging = False
-        self.acknowledged = max(self.acknowledged, before)
+        spans = [] if self.is_refused else tellable(self.pending.spans(), self.told_spans)
         self.told_spans = spans
+        return spans, self.pending.changes
+
+    def acknowledge_ended(self, before: int, changes: int) -> None:
+        """The store knows what was done after so many changes."""
+        self.acknowledging = self.is_refused = False
+        self.acknowledged = max(self.acknowledged, before)
+        self.told_changes = changes
 
     def acknowledge_failed(self) -> None:
         """The store may not know what is done."""
         self.acknowledging = False
+
+    def acknowledge_refused(self) -> None:
+        """The store keeps no more spans, as it has others of this name: next it is told no spans."""
+        self.acknowledging = False
+        self.is_refused = True
+
+    @property
+    def untold(self) -> int:
+        """How many acknowledged publications the store was not told of, because there are too many gaps."""
+        return self.pending.count(sorted_out(self.pending.spans(), self.told_spans)[1])
 
 
 class FrameReader:

@@ -9,13 +9,17 @@ After a change of brokers, a reader opens its readings at the position that it e
 each position once. Stores send no more than the credit allows, which grows as the program takes publications. A frame
 lost between brokers is noticed by the positions of the next frame, or after a second of silence.
 
+A replay opens no log without an end: if the program gives none, the store is asked first where its log ends.
+
 A durable subscription looks for new stores now and then. At a store that knows its name it resumes. A store that does
 not know the name, while another store does, is younger than the subscription: it is read from its beginning.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from heliograph.client.commands import Acknowledge, EndReading, ReadStores, TakenStored
@@ -28,22 +32,28 @@ from heliograph.client.stored.reading import Came, FrameReader, LogReading
 from heliograph.client.stored.telling import Telling
 from heliograph.client.stored.whereabouts import no_store
 from heliograph.client.subscriptions import LocalSubscriptions
-from heliograph.errors import HeliographError, NotConnectedError, Reason, RefusedError, UsageError
+from heliograph.errors import HeliographError, NotConnectedError, ProtocolError, Reason, RefusedError, UsageError
 from heliograph.machine import Instant, Outbox, Timers
+from heliograph.model.publication import StoredPublication, StoredRun
 from heliograph.model.topics import filter_fault, quoted
-from heliograph.notes import PositionsLost
+from heliograph.notes import AcknowledgementsLost, PositionsLost
 from heliograph.wire import bodies
 from heliograph.wire.frames import Frame
 from heliograph.wire.stores import (
+    MAIN,
+    SELECTED_MAX,
     WINDOW_MAX,
     ChannelOpened,
     DropName,
     FindStores,
+    ListLogs,
+    LogsFound,
     Notice,
     RequestDone,
     StoreAdvertisement,
     StoredFlag,
     StoresFound,
+    check_name,
     decode,
     span_of,
 )
@@ -109,6 +119,8 @@ class Readers:
         fault = filter_fault(command.filter.encode("utf-8", "surrogatepass"))
         if fault is not None:
             raise UsageError(f"{quoted(command.filter)} is not a topic filter: {fault}")
+        if command.name:
+            _check_name(command.name)
         if not 0 < command.window <= WINDOW_MAX or command.bytes_max <= 0 or command.pace < 0:
             raise UsageError(f"a reader has a window of 1 to {WINDOW_MAX} publications, room and a pace")
         if len(self._by_number) >= READERS_MAX:
@@ -138,8 +150,9 @@ class Readers:
             raise UsageError("this subscription acknowledges by itself: subscribe with acknowledge='manual'")
         if reading.expected is None or not 0 <= command.position < reading.expected:
             raise UsageError(f"position {command.position} was not delivered")
-        reading.acknowledge(command.position, command.cumulative)
+        reading.pending.acknowledge(command.position, command.cumulative)
         self._telling.acknowledge(reader, reading, now)
+        self._telling.widen(reader, reading)
 
     def end(self, command: EndReading, now: Instant) -> None:
         """End a reader once what is done has been acknowledged."""
@@ -168,9 +181,12 @@ class Readers:
         readings = reader.readings.values()
         if reader.ending is None or (reader.is_durable and any(one.owes(reader.done_at(one)) for one in readings)):
             return
-        request = reader.ending.request
+        request, untold = reader.ending.request, sum(reading.untold for reading in readings)
+        for reading in readings:
+            if reading.untold:
+                self._outbox.note(AcknowledgementsLost(reading.store.store, reader.command.name, reading.untold))
         self._remove(reader)
-        self._requests.settle(request)
+        self._requests.settle(request, error=_too_many_gaps(untold) if untold else None)
 
     def _remove(self, reader: StoreReader, error: HeliographError | None = None) -> None:
         if self._by_number.pop(reader.number, None) is None:
@@ -243,7 +259,9 @@ class Readers:
             self._by_channel.pop(gone.channel, None)
         for store in found.values():
             if store.store not in reader.readings:
-                reading = reader.readings[store.store] = LogReading(store, self._next_channel)
+                reading = reader.readings[store.store] = LogReading(
+                    store, self._next_channel, reader.command.ends.get(store.store)
+                )
                 self._by_channel[reading.channel] = (reader, reading)
                 self._next_channel += 1
                 self._open(reader, reading, now)
@@ -252,12 +270,19 @@ class Readers:
     def _open(self, reader: StoreReader, reading: LogReading, now: Instant) -> None:
         if reading.ended or reading.opening or reading.is_open:
             return
-        asked = self._calls.ask(
-            open_channel(reader, reading),
-            ChannelOpened,
-            partial(self._opened, reader, reading),
-            partial(self._not_opened, reader, reading),
-        )
+        failed = partial(self._not_opened, reader, reading)
+        if reader.lacks_end(reading):
+
+            def told(answer: Any, now: Instant) -> None:
+                """Where its log ends: a replay ends there too."""
+                if self._by_channel.get(reading.channel) == (reader, reading):
+                    reading.end_before(next((log.next for log in answer.logs if log.log == MAIN), 0))
+                    self._open(reader, reading, now)
+
+            asked = self._calls.ask(ListLogs(reading.store.store), LogsFound, told, failed)
+        else:
+            opened = partial(self._opened, reader, reading)
+            asked = self._calls.ask(open_channel(reader, reading), ChannelOpened, opened, failed)
         if asked:
             reading.ask()
 
@@ -359,6 +384,8 @@ class Readers:
             items = list(self._frames.publications(frame, store, expected))
             count = len(items)
         self.received += count
+        if reader.command.manual:
+            reading.pending.deliver(chain.from_iterable(_positions(item) for item in items))
         if items:
             inbox.arrive(store, items, count)
             self._subscriptions.news[reader.number] = inbox
@@ -415,12 +442,36 @@ class Readers:
                 "filter": reader.command.filter,
                 "waiting": len(reader.inbox),
                 "stores": {
-                    store: {"position": reading.expected, "acknowledged": reading.acknowledged, "open": reading.is_open}
+                    store: {
+                        "position": reading.expected,
+                        "acknowledged": reading.acknowledged,
+                        "gaps": reading.pending.gaps,
+                        "open": reading.is_open,
+                    }
                     for store, reading in reader.readings.items()
                 },
             }
             for reader in self._by_number.values()
         ]
+
+
+def _check_name(name: str) -> None:
+    try:
+        check_name(name)
+    except ProtocolError as error:
+        raise UsageError(f"{quoted(name)} is not a name for a durable subscription: {error.detail}") from None
+
+
+def _positions(item: StoredPublication | StoredRun) -> Sequence[int]:
+    return item.positions if isinstance(item, StoredRun) else (item.position,)
+
+
+def _too_many_gaps(count: int) -> RefusedError:
+    text = (
+        f"{count} acknowledged publications will be delivered again: between those that are acknowledged are more gaps "
+        f"than a store keeps ({SELECTED_MAX})"
+    )
+    return RefusedError(Reason.SPANS_OVER_LIMIT, text)
 
 
 def _not_found(command: ReadStores) -> RefusedError:

@@ -167,7 +167,7 @@ class ReliablePublishing:
 
     def publish(self, command: PublishReliably, now: Instant) -> None:
         """Publish; the request is settled when the store has it on disk, or rejects it."""
-        self._publisher.check(command.topic, command.payloads, command.headers, command.content_type)
+        self._publisher.check(command)
         if len(self._open) >= WAITING_MAX:
             raise UsageError(f"more than {WAITING_MAX} reliable publications wait for their stores")
         if command.request:
@@ -230,7 +230,7 @@ class ReliablePublishing:
         last = first + len(command.payloads) - 1
         if not chain.open:
             self._watch(chain, chain.stall_ns, now)
-        chain.chain.add(ChainRun(command.topic, first, last, run))
+        chain.chain.add(ChainRun(command.topics, first, last, run))
         chain.open.append((first, last, command))
 
     # -- failing ------------------------------------------------------------------------------------------------
@@ -399,7 +399,7 @@ class ReliablePublishing:
         for chain in self._chains.values():
             if not chain.chain.drop(topic):
                 continue
-            for entry in [entry for entry in chain.open if entry[2].topic == topic]:
+            for entry in [entry for entry in chain.open if topic in entry[2].topics]:
                 chain.open.remove(entry)
                 self._settle(entry[2], error)
             self._repeat(chain, self._outgoing.sent_to, now)

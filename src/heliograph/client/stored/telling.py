@@ -52,7 +52,7 @@ class Telling:
     def ask_again(self, reader: StoreReader, reading: LogReading, now: Instant) -> None:
         """Ask the store to send again, from the expected position on, as much as there is room for."""
         queued = reader.inbox.queued.get(reading.store.store, 0)
-        window = reader.window() - queued
+        window = reader.window_for(reading) - queued
         if not reading.is_open or window <= 0 or not reading.may_ask_again(now):
             return
         assert reading.expected is not None
@@ -60,35 +60,53 @@ class Telling:
         self._tell(GiveCredit(store, reading.channel, reading.expected, window, again=True))
 
     def give_credit(self, reader: StoreReader, reading: LogReading) -> None:
-        """Give the store credit, counted from the first position that the program has not taken."""
+        """Give the store credit, counted from the first position that the program has not taken.
+
+        With too many gaps between acknowledged publications it gets less, or none until some are closed.
+        """
         if not reading.is_open or reading.expected is None:
+            return
+        window = reader.window_for(reading)
+        reading.leave_room(window)
+        if not window:
             return
         inbox, store = reader.inbox, reading.store.store
         queued = inbox.queued.get(store, 0)
         at = inbox.taken[store] if queued else reading.expected
-        self._tell(GiveCredit(store, reading.channel, at, reader.window()))
+        self._tell(GiveCredit(store, reading.channel, at, window))
+
+    def widen(self, reader: StoreReader, reading: LogReading) -> None:
+        """Give credit that was held back, if acknowledgements have closed gaps."""
+        window = reader.window_for(reading)
+        if window > reading.room_left and window >= min(reader.window(), 2 * reading.room_left):
+            self.give_credit(reader, reading)
 
     def acknowledge(self, reader: StoreReader, reading: LogReading, now: Instant) -> None:
         """Tell the store what is done; one request at a time, so that many acknowledgements become one."""
         done = reader.done_at(reading)
         if not reader.is_durable or reading.acknowledging or not reading.is_open or not reading.owes(done):
             return
-        spans, store = list(reading.spans), reading.store.store
+        spans, changes = reading.acknowledge_begun()
+        store = reading.store.store
 
         def answered(answer: Any, now: Instant) -> None:
-            reading.acknowledge_ended(max(done, answer.before), spans)
+            reading.acknowledge_ended(max(done, answer.before), changes)
             self.acknowledge(reader, reading, now)
             self._told(reader)
 
         def failed(error: HeliographError, now: Instant) -> None:
             reading.acknowledge_failed()
-            if isinstance(error, RefusedError) and error.reason in (Reason.NAME_UNKNOWN, Reason.NAME_FOREIGN):
+            reason = error.reason if isinstance(error, RefusedError) else None
+            if reason in (Reason.NAME_UNKNOWN, Reason.NAME_FOREIGN):
                 self._failed(reader, error)  # the durable subscription was dropped or released
+            elif reason is Reason.SPANS_OVER_LIMIT and spans:
+                reading.acknowledge_refused()
+                self.acknowledge(reader, reading, now)
             self._told(reader)
 
         body = AckPositions(store, reader.command.name, done, spans, reader.proof(store))
-        if self._calls.ask(body, RequestDone, answered, failed):
-            reading.acknowledge_begun()
+        if not self._calls.ask(body, RequestDone, answered, failed):
+            reading.acknowledge_failed()
 
     def close(self, reading: LogReading) -> None:
         """Tell the store to stop sending."""

@@ -311,7 +311,7 @@ class ResponderConfig:
         reloads=False,
     )
     requests_remembered: int = setting(  # a repeat of one of them costs nothing (B7)
-        1_000, "how many request ids are remembered, so that repeats cost nothing", least=1, reloads=False
+        1_000, "how many requests are remembered, so that repeats cost nothing", least=1, reloads=False
     )
     directories_max: int = 16  # configured and announced
     sources_max: int = 4_096  # addresses whose rate is watched

@@ -255,6 +255,8 @@ class Relay(MessageBody, frozen=True):
     id: Id
     response: Whole
     host: Host = ""  # where the directory saw the broker, for the requester
+    to_host: Host = ""  # the requester, as the directory's SPREAD named it …
+    to_port: Port = 0  # … for the directory: an id alone does not tell requesters apart
 
 
 class CertificateRequest(MessageBody, frozen=True):

@@ -82,8 +82,8 @@ class RequestIntake:
         """A request from a proven address: acknowledge it, and send it to brokers once per attempt."""
         message = self._signing.opened(message)
         claimed = self._signing.glance(message, DiscoveryRequest)
-        if not self._requests.is_new(claimed.id, claimed.attempt):
-            known = self._requests.get(claimed.id)
+        if not self._requests.is_new(claimed.id, reply, claimed.attempt):
+            known = self._requests.get(claimed.id, reply)
             assert known is not None
             self._output.answer(reply, link, known.acknowledgement, message.cookie)
             raise ProtocolError(Reason.REQUEST_REPEATED)
@@ -92,7 +92,7 @@ class RequestIntake:
         except ProtocolError as error:
             if error.reason is Reason.CERTIFICATE_UNKNOWN and link is None:
                 self._output.send(reply, messages.write(CertificateRequest(self._signing.hash_of(message))))
-            else:
+            elif error.reason is not Reason.REPLAYED:  # whoever copied it may have been first: a new attempt will do
                 refusal = Acknowledgement(
                     claimed.id, claimed.attempt, self._config.name, reason=error.reason, text=error.detail[:200]
                 )
@@ -105,7 +105,7 @@ class RequestIntake:
             *(request.id, request.attempt, self._config.name, brokers, len(chosen)), landmarks=landmarks, listed=listed
         )
         requester = Requester(reply, link, request.budget, said, message.cookie)
-        self._requests.add(request.id, request.attempt, requester)
+        self._requests.add(request.id, reply, request.attempt, requester)
         self._output.answer(reply, link, said, message.cookie)
         self._hand_over(message, request, reply, chosen, last)
 
@@ -161,7 +161,7 @@ class RequestIntake:
     def relay(self, message: Message, host: str) -> None:
         """An answer for a requester that brokers may not reach: pass it on while its budget lasts."""
         relay = messages.decode(Relay, message.body)
-        requester = self._requests.get(relay.id)
+        requester = self._requests.get(relay.id, (relay.to_host, relay.to_port))
         if requester is None or requester.budget <= 0:
             raise ProtocolError(Reason.BUDGET_SPENT, "no requester waits for this answer")
         response = messages.unpack(relay.response, padded=False)

@@ -2,7 +2,7 @@
 
 In:    datagrams (requests, pings, SPREADs of a directory); the topics of broker discovery; samples of usage (tell).
 Out:   responses straight to the requester; requests on the topic; broker advertisements; pongs.
-State: the last request ids, how often each source asked; its parts hold the rest.
+State: the last requests, how often each source asked; its parts hold the rest.
 Not here: which requesters are answered (policy.py), writing answers (response_sender.py), the broker's status
        (status.py), advertisements (advertisement_sender.py), the directory (directory.py).
 Paper: [brokers] §4 and §5.
@@ -290,12 +290,13 @@ class Responder:
             self._outcomes.add(claimed.id, spread.host, outcome, self._status.network_ns(now)[0])
 
     def _answer(self, claimed: DiscoveryRequest, message: Message, spread: Spread, onward: bool, now: Instant) -> None:
-        if not self._repeats.is_new(claimed.id, claimed.attempt):
+        address = (spread.host, spread.port)
+        if not self._repeats.is_new(claimed.id, address, claimed.attempt):
             raise ProtocolError(Reason.REQUEST_REPEATED)
         wall_ns = self._status.wall_ns(now)
         request, holder = self._signing.read(message, DiscoveryRequest, wall_ns)
         self._signing.check_fresh(request, holder, wall_ns)
-        self._repeats.add(request.id, request.attempt, None)
+        self._repeats.add(request.id, address, request.attempt, None)
         other = bool(request.network) and request.network != self._status.network
         if onward and not other and self._session is not None:
             whole = replace(self._signing.opened(message), chain=self._signing.chain_for(message))

@@ -92,12 +92,13 @@ class ResponseSender:
     def _relay(self, id: bytes, message: Message, spread: Spread) -> None:
         """The requester receives nothing from brokers: a directory that it does hear relays the answer."""
         self._counts["relayed"] += 1
-        data = messages.write(Relay(id, messages.bare(message)))
+        to = (spread.host, spread.port)
+        data = messages.write(Relay(id, messages.bare(message), "", *to))
         address, session = address_of(spread.relay), self._session()
         if address is None and session is not None:
             session.publish(RELAY_TOPIC + spread.by.encode(), data)
         elif address is not None:
             fits = len(data) <= messages.DATAGRAM_BYTES_MAX
             brief = replace(message, chain=b"")  # a reader that needs the chain asks the directory for it
-            whole_or_brief = data if fits else messages.write(Relay(id, messages.bare(brief)))
+            whole_or_brief = data if fits else messages.write(Relay(id, messages.bare(brief), "", *to))
             self._outbox.datagrams.append((SOCKET, address, whole_or_brief))

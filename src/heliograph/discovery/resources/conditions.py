@@ -12,9 +12,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from heliograph.discovery.resources.messages import NAME_LENGTH_MAX, TEXT_LENGTH_MAX
 from heliograph.errors import ConditionError, Reason
 from heliograph.matching.boxes.box import Box, box, encloses, fits
 from heliograph.matching.languages import compile as compile_condition
+from heliograph.matching.languages.lexer import over_limit
 from heliograph.matching.languages.ranges import WORDS, write_name, write_value
 from heliograph.model.predicates import Conjunction, Op, Value
 
@@ -48,14 +50,21 @@ _read: dict[tuple[str, str], ResourceCondition] = {}
 
 
 def read_condition(text: str, language: str = PREDICATES) -> ResourceCondition:
-    """A text as a condition. ConditionError if it is invalid, or more than a conjunction."""
+    """A text as a condition. ConditionError if it is invalid, more than a conjunction, or too long for messages."""
     known = _read.get((text, language))
     if known is None:
         known = _compile(text, language)
-        while len(_read) >= TEXTS_MAX:
-            del _read[next(iter(_read))]
-        _read[(text, language)] = _read[(known.text, PREDICATES)] = known  # neighbours get the canonical text
+        remember(known)  # neighbours get the canonical text
+        _read[(text, language)] = known
     return known
+
+
+def remember(condition: ResourceCondition) -> None:
+    """Its text will be read soon: do not compile it again."""
+    _read.pop((condition.text, PREDICATES), None)
+    while len(_read) >= TEXTS_MAX:
+        del _read[next(iter(_read))]
+    _read[(condition.text, PREDICATES)] = condition
 
 
 def _compile(text: str, language: str) -> ResourceCondition:
@@ -66,7 +75,14 @@ def _compile(text: str, language: str) -> ResourceCondition:
             text,
             reason=Reason.RESOURCE_CONDITION_UNFIT,
         )
+    if len(compiled.text) > TEXT_LENGTH_MAX:  # 1e17 has four characters, and eighteen in the canonical form
+        over_limit(
+            f"a condition of resources has at most {TEXT_LENGTH_MAX} characters in its canonical form, which writes "
+            f"numbers out; this one has {len(compiled.text)}"
+        )
     found = box(compiled.box)
+    if found is not None and any(len(name) > NAME_LENGTH_MAX for name in found):
+        over_limit(f"the name of an attribute of resources has at most {NAME_LENGTH_MAX} characters", text)
     if found is None:
         raise ConditionError("nothing can fit this condition", text, reason=Reason.RESOURCE_CONDITION_UNFIT)
     return ResourceCondition(compiled.text, compiled.box, found)

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from heliograph.discovery.resources import messages
 from heliograph.discovery.resources.conditions import ResourceCondition, read_condition
 from heliograph.discovery.resources.config import ResourcesConfig
 from heliograph.discovery.resources.forwarding import HERE, Arrival, DirectSend, HostRead, RequestForwarding
 from heliograph.discovery.resources.gathering import AnswerGathering
-from heliograph.discovery.resources.hosting import HostedResource, Hosting
+from heliograph.discovery.resources.hosting import EXPIRED_AT_ONCE, HostedResource, Hosting
 from heliograph.discovery.resources.messages import (
     AdvertisedResource,
     AdvertisementsOffered,
@@ -37,6 +39,7 @@ from heliograph.discovery.resources.standing import StandingForwarding
 from heliograph.discovery.resources.table import AdvertisementTable, HostingBroker, TableDifference, TableRow
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant, LinkId, Timers
+from heliograph.timekeeping.incarnations import Incarnations, Outbidding
 from heliograph.wire.ways import WaysHere
 
 NS_PER_S = 1_000_000_000
@@ -78,8 +81,11 @@ class ResourceCore:
         self._is_ticking = False
         self._silent: dict[LinkId, None] = {}  # neighbours without this service
         self._unreachable: dict[int, Instant] = {}  # hosting brokers that are out of reach, and since when
+        self.incarnations: Incarnations[int] = Incarnations(timers, self._ask_again)
+        self._outbidding = Outbidding(timers, self._raise_incarnation)
+        self._incarnation_min = 0  # of ours: others know an advertisement of ours under the one before
         self.spreading = Spreading(
-            *(self.table, self.places, self._send, self.count, self._learned),
+            *(self.table, self.places, self.incarnations, self._outbidding, self._send, self.count, self._learned),
             later=lambda: timers.set("spread", 0, lambda now: self.spreading.flush()),
         )
         self.hosting = Hosting(
@@ -93,6 +99,7 @@ class ResourceCore:
             self.table,
             self.places,
             config.requests_max,
+            config.cache_s * NS_PER_S,
             network_time=network_time,
             own=self._own,
             send=self._send,
@@ -137,9 +144,9 @@ class ResourceCore:
         if link in self.places.links and link not in self._silent:
             self._send_bytes(link, messages.encode(message))
 
-    def _ask(self, request: ResourceRequest, now: Instant) -> None:
+    def _ask(self, request: ResourceRequest, now: Instant, holder: str) -> None:
         self.flush()
-        self.forwarding.ask(HERE, request, now)
+        self.forwarding.ask(HERE, request, now, holder)
 
     def _found(self, key: tuple[RequestId, int], found: list[FoundResource]) -> None:
         self.gathering.found(key, found)
@@ -193,6 +200,7 @@ class ResourceCore:
     def hear_ways(self, ways: WaysHere, now: Instant) -> None:
         """The neighbours and ways have changed. With the first ones, time begins to pass."""
         self.flush()
+        ways = replace(ways, incarnation=max(ways.incarnation, self._incarnation_min))
         if not self._is_ticking:
             self._is_ticking = True
             self._timers.set("tick", now + TICK_NS, self._tick)
@@ -207,6 +215,19 @@ class ResourceCore:
         self.standing.ways_changed()
         self._look_for_lost(now)
 
+    def _raise_incarnation(self, newest: int, is_contested: bool, now: Instant) -> None:
+        """Others know advertisements of ours that are newer than ours: tell ours again under a higher incarnation."""
+        if is_contested:
+            self.count(Reason.NAME_TAKEN)
+        ways = self.places.ways
+        assert ways is not None
+        self._incarnation_min = newest + 1
+        self.hear_ways(ways, now)
+
+    def _ask_again(self, link: LinkId, hosts: list[int], now: Instant) -> None:
+        """What a neighbour told of these was not believed, and can be now."""
+        self.spreading.ask_again(link, hosts)
+
     def _link_down(self, link: LinkId, now: Instant) -> None:
         self.spreading.link_down(link)
         self.forwarding.link_down(link, now)
@@ -217,8 +238,12 @@ class ResourceCore:
         if link not in self.places.links:
             return
         self.flush()
+        unread: list[str] = []
         try:
-            self._hear(link, messages.decode(payload), now)
+            message = messages.decode(payload, unread)
+            for _ in unread:
+                self.count(Reason.BODY_MALFORMED)
+            self._hear(link, message, now)
         except ProtocolError as error:
             self.count(error.reason)
 
@@ -251,13 +276,13 @@ class ResourceCore:
             case RequestsStirred():
                 self.standing.hear_stirred(link, message)
             case AdvertisementsTold():
-                self.spreading.hear_told(link, message)
+                self.spreading.hear_told(link, message, now)
             case AdvertisementsOffered():
                 if message.fresh:
                     self._link_down(link, now)
                     self.spreading.greet(link)
                     self.standing.ways_changed()
-                self.spreading.hear_offer(link, message)
+                self.spreading.hear_offer(link, message, now)
 
     def hear_refusal(self, link: LinkId, reason: Reason, now: Instant) -> None:
         """Our message did not arrive. If the service is missing there, send no more; otherwise start again soon."""
@@ -299,11 +324,21 @@ class ResourceCore:
 
     def _tick(self, now: Instant) -> None:
         """End leases and requests that have expired. Begin anew with neighbours that have long taken nothing."""
-        self._expired += self.hosting.expire(now)
-        self.forwarding.expire(now)
+        self._end_leases(now)
+        self._forget_requests(now)
         for link in self.spreading.stalled(now):
             self._begin_anew(link, now)
         self._timers.set("tick", now + TICK_NS, self._tick)
+
+    def _end_leases(self, now: Instant) -> None:
+        gone = self.hosting.expire(now)
+        self._expired += gone
+        if len(gone) >= EXPIRED_AT_ONCE:
+            self._timers.set("leases", now, self._end_leases)  # the next slice
+
+    def _forget_requests(self, now: Instant) -> None:
+        if self.forwarding.expire(now):
+            self._timers.set("forget", now, self._forget_requests)  # the next slice
 
     def take_expired(self) -> list[HostedResource]:
         """The resources whose leases have ended since the last call."""

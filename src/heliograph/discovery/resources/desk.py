@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from heliograph.discovery.resources.answers import SLICE_ROWS, Arranged, ClientAnswers, arranged
+from heliograph.discovery.resources.answers import SLICE_ROWS, Arranged, ClientAnswers, Ordering, arranged
 from heliograph.discovery.resources.calls import (
     Call,
     DiscoverCall,
@@ -35,11 +35,11 @@ from heliograph.discovery.resources.core import ResourceCore
 from heliograph.discovery.resources.direct import DirectLinks
 from heliograph.discovery.resources.forwarding import DELIVERIES, SIMILARITY
 from heliograph.discovery.resources.gathering import GatheredAnswer, ResourceQuestion
-from heliograph.discovery.resources.hosting import HostedResource
+from heliograph.discovery.resources.hosting import Holder, HostedResource
 from heliograph.discovery.resources.messages import AdvertisedResource
 from heliograph.discovery.resources.ordering import check_order
 from heliograph.discovery.resources.watchers import Watchers, described_row, name_of
-from heliograph.errors import UsageError
+from heliograph.errors import Reason, UsageError
 from heliograph.machine import Instant, LinkId, Timers
 from heliograph.model.identity import ANONYMOUS
 from heliograph.model.origin import origin_of
@@ -52,6 +52,11 @@ NS_PER_S = 1_000_000_000
 TOPIC_ROOT = "System/Resources"
 
 _encode = msgspec.json.Encoder().encode
+
+
+def _holder(asker: Asker) -> Holder:
+    """Who has a place for what a client asks."""
+    return asker.entity, asker.source if asker.entity == ANONYMOUS.entity else ""
 
 
 class ResourceAnnouncer:
@@ -91,6 +96,7 @@ class ResourceDesk:
         timers: Timers,
         *,
         answer: Callable[[Frame, bytes], None],
+        refuse: Callable[[Frame, Reason, str], None],
         fail: Callable[[Frame, str, Exception, Instant], None],
         age_ms: Callable[[int, Instant], float],
         address: Callable[[], str],
@@ -103,7 +109,7 @@ class ResourceDesk:
         self._send = answer
         self._fail = fail  # refuses a request that raised
         self._age_ms = age_ms
-        self._answers = ClientAnswers(timers, answer, core.count, self._later)
+        self._answers = ClientAnswers(timers, answer, core.count, self._later, refuse)
         self._address = address
 
     def serve(self, frame: Frame, call: Call, asker: Asker, now: Instant) -> None:
@@ -136,7 +142,7 @@ class ResourceDesk:
                 self._withdraw(call, now)
                 self._answer(frame, {"ok": True})
             case DiscoverCall():
-                self._discover(frame, call, now)
+                self._discover(frame, call, asker, now)
             case PartCall():
                 self._answers.fetch(frame, call.answer, call.start)
             case WatchCall():
@@ -169,8 +175,8 @@ class ResourceDesk:
         )
         known = self._core.hosting.resources.get(resource)
         lease_ns = self._lease_ns(call.lease_s)
-        source = asker.source if asker.entity == ANONYMOUS.entity else ""
-        self._core.hosting.register(advertised, asker.entity, lease_ns, now, source, call.values)
+        owner, source = _holder(asker)
+        self._core.hosting.register(advertised, owner, lease_ns, now, source, call.values)
         if known is None or known.advertised != advertised:
             self._announcer.announce(self._core.hosting.resources[resource], "registered", None, now)
         if call.values is not None and not advertised.is_static:
@@ -194,13 +200,14 @@ class ResourceDesk:
 
     # -- requests ---------------------------------------------------------------------------------------------------
 
-    def _discover(self, frame: Frame, call: DiscoverCall, now: Instant) -> None:
+    def _discover(self, frame: Frame, call: DiscoverCall, asker: Asker, now: Instant) -> None:
         condition = read_condition(call.where, call.language)
+        holder = " at ".join(filter(None, _holder(asker)))
         check_order(call.order)
         if call.deliver and call.deliver not in DELIVERIES:
             raise UsageError(f"answers are delivered by {', '.join(DELIVERIES)}; not {call.deliver!r}")
         if call.model == "static":
-            self._answer_static(frame, condition, call)
+            self._answer_static(frame, condition, call, holder)
             return
         deliver = call.deliver or self._config.deliver
         max_age_s = min(call.max_age_s, self._config.cache_s) if deliver == SIMILARITY else 0
@@ -213,24 +220,26 @@ class ResourceDesk:
             max_age_ns=int(max_age_s * NS_PER_S),
             deadline_ns=deadline_ms * NS_PER_MS,
             cache_ns=self._config.cache_s * NS_PER_S,
+            holder=holder,
         )
 
         def answered(answer: GatheredAnswer, now: Instant) -> None:
-            self._later(frame, lambda: self._answer_dynamic(frame, answer, now), now)
+            self._later(frame, lambda: self._answer_dynamic(frame, holder, answer, now), now)
 
         self._core.gathering.begin(question, answered, now)
 
-    def _answer_static(self, frame: Frame, condition: ResourceCondition, call: DiscoverCall) -> None:
+    def _answer_static(self, frame: Frame, condition: ResourceCondition, call: DiscoverCall, holder: str) -> None:
         found = self._core.static_rows(condition)
         cost = self._core.places.cost
         work = arranged(found, call.order, call.best, lambda row: cost(row.host.place))
-        self._answers.order(frame, work, len(found) <= SLICE_ROWS, self._send_static)
+        ordering = Ordering(frame, work, lambda frame, answer: self._send_static(frame, holder, answer))
+        self._answers.order(holder, ordering, len(found) <= SLICE_ROWS)
 
-    def _send_static(self, frame: Frame, answer: Arranged) -> None:
+    def _send_static(self, frame: Frame, holder: str, answer: Arranged) -> None:
         said = {"complete": self._core.spreading.is_settled, "missing": [], "attempts": 1}
-        self._answers.send(frame, map(described_row, answer.rows), answer.total, said)
+        self._answers.send(frame, holder, map(described_row, answer.rows), answer.total, said)
 
-    def _answer_dynamic(self, frame: Frame, answer: GatheredAnswer, now: Instant) -> None:
+    def _answer_dynamic(self, frame: Frame, holder: str, answer: GatheredAnswer, now: Instant) -> None:
         rows = (
             {
                 **{"id": f"{each.id:016x}", "name": each.name, "host": name_of(self._core, each.host)},
@@ -240,6 +249,7 @@ class ResourceDesk:
         )
         self._answers.send(
             frame,
+            holder,
             rows,
             len(answer.found),
             {

@@ -27,16 +27,21 @@ The rules that make shared answers true:
 A broker tells the hop that a request came from when all brokers that it asked have answered. A second arrival of a
 request that was already routed is answered at once. If a covering request is no longer known, the request goes back
 uncovered.
+
+A request that is answered is remembered for late arrivals and answers, and if it may cover others, as long as answers
+are kept. When all places are taken, the oldest request of the source that has most gives its place to a new one. A
+source is the broker that asks, or for our own clients the entity or address.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from heapq import heappop, heappush
+from heapq import heappop, heappush, nlargest
 from typing import NamedTuple
 
 import msgspec
 
+from heliograph.broker.shares import Shares
 from heliograph.discovery.resources.conditions import ResourceCondition, read_condition
 from heliograph.discovery.resources.messages import (
     IDS_PER_BODY_MAX,
@@ -61,6 +66,9 @@ HERE: LinkId = 0  # the hop of our own clients
 SIMILARITY, NORMAL, DIRECT = "similarity", "normal", "direct"
 DELIVERIES = (SIMILARITY, NORMAL, DIRECT)
 NEVER = (-1, -1)
+MARGIN_NS = 5_000_000_000  # how long a request is remembered beyond its deadline or its answer, at least
+COVERERS_MAX = 64  # looked at for one request; one that finds none goes on uncovered, which is always right
+FORGOTTEN_AT_ONCE = 1_000  # requests that expire in one call: a few milliseconds
 
 Key = tuple[RequestId, int]
 Asked = tuple[LinkId, RequestId | None]
@@ -105,6 +113,7 @@ class KnownRequest(msgspec.Struct, eq=False):
     request: ResourceRequest
     condition: ResourceCondition
     hop: LinkId  # by which its answers leave
+    expires: int  # network time
     best: BestSoFar | None  # of the answers that passed here, if it asks for the best ones
     arrivals: dict[Asked, Arrival] = {}
     passed: dict[int, tuple[int, int]] = {}  # resources that passed here, with their epoch, and when they were read
@@ -163,7 +172,7 @@ class ForwardingCounts(msgspec.Struct):
 class RequestForwarding:
     """Requests in progress, at one broker.
 
-    It has 32 methods because the paper's two algorithms, completion and covering work on one table of requests.
+    It has 35 methods because the paper's two algorithms, completion and covering work on one table of requests.
     """
 
     def __init__(
@@ -171,6 +180,7 @@ class RequestForwarding:
         table: AdvertisementTable,
         places: Places,
         requests_max: int,
+        kept_ns: int,
         *,
         network_time: Callable[[Instant], int],
         own: Callable[[ResourceCondition, Instant], tuple[list[FoundResource], HostRead]],
@@ -182,9 +192,12 @@ class RequestForwarding:
     ) -> None:
         self.known: dict[Key, KnownRequest] = {}
         self.counts = ForwardingCounts()
+        self.looked_at = 0  # requests that might cover another one
         self._table = table
         self._places = places
         self._requests_max = requests_max
+        self._kept_ns = kept_ns  # how long answers are kept for requests that allow their age
+        self._shares: Shares[Key] = Shares()
         self._network_time = network_time
         self._own = own
         self._send = send
@@ -194,17 +207,20 @@ class RequestForwarding:
         self._direct = direct
         self._listed = BoxIndex()  # requests that may cover others
         self._by_slot: dict[int, KnownRequest] = {}
+        self._issued: dict[int, int] = {}  # when, by slot
         self._first: dict[RequestId, KnownRequest] = {}  # those that may be named as covering
         self._expiries: list[tuple[int, Key]] = []
 
     # -- requests (Algorithm 1) ---------------------------------------------------------------------------------
 
-    def ask(self, hop: LinkId, request: ResourceRequest, now: Instant) -> None:
-        """A request arrives, from a neighbour or from one of our clients. ProtocolError if it cannot be read."""
+    def ask(self, hop: LinkId, request: ResourceRequest, now: Instant, holder: str = "") -> None:
+        """A request arrives, from a neighbour or from one of our clients, who counts as this holder. ProtocolError if
+        it cannot be read."""
         key = (request.id, request.attempt)
         known = self.known.get(key)
         if known is None:
-            known = self._begin(hop, request)
+            source = f"client {holder}" if hop == HERE else f"broker {request.id[0]}"
+            known = self._begin(hop, request, source, now)
             if known is None:
                 self._refuse(hop, request, now)
                 return
@@ -219,18 +235,34 @@ class RequestForwarding:
             self._follow(known, arrival, request.cover, now)
         self._settle(known, arrival, now)
 
-    def _begin(self, hop: LinkId, request: ResourceRequest) -> KnownRequest | None:
-        if len(self.known) >= self._requests_max:
-            return None
+    def _begin(self, hop: LinkId, request: ResourceRequest, source: str, now: Instant) -> KnownRequest | None:
         try:
             condition = read_condition(request.where)
         except ConditionError as error:
             raise ProtocolError(error.reason, error.detail) from None
+        if len(self.known) >= self._requests_max and not self._make_room(source, now):
+            return None
         best = BestSoFar(request.best, request.order) if request.best else None
-        known = KnownRequest(request, condition, hop, best)
+        known = KnownRequest(request, condition, hop, request.until, best)
         self.known[known.key] = known
-        heappush(self._expiries, (request.until, known.key))
+        self._shares.add(source, known.key)
+        self._expire_at(known, request.until)
         return known
+
+    def _make_room(self, source: str, now: Instant) -> bool:
+        """Forget the oldest request of the source that has most, or of this one; False if both have none to spare."""
+        key = self._shares.victim(source) or self._shares.oldest(source)
+        if key is None:
+            return False
+        self._count(Reason.RESOURCE_REQUESTS_OVER_LIMIT)
+        known = self.known[key]
+        awaited = [arrival for arrival in known.arrivals.values() if not arrival.over]
+        self._forget(known, now)
+        for arrival in awaited:
+            arrival.pending.clear()
+            arrival.lost = True
+            self._settle(known, arrival, now)
+        return True
 
     def _refuse(self, hop: LinkId, request: ResourceRequest, now: Instant) -> None:
         self._count(Reason.RESOURCE_REQUESTS_OVER_LIMIT)
@@ -342,9 +374,11 @@ class RequestForwarding:
     # -- covering -----------------------------------------------------------------------------------------------
 
     def _find(self, known: KnownRequest, now: Instant) -> KnownRequest | None:
-        """The oldest request here whose answers this one can share."""
-        found = [self._by_slot[slot] for slot in self._listed.coverers(known.condition.conjunction)]
-        found.sort(key=lambda each: each.rank)
+        """The oldest request whose answers this one can share, among the youngest that cover it: older ones have ended,
+        and are too old for most."""
+        youngest = nlargest(COVERERS_MAX, self._listed.coverers(known.condition.conjunction), self._issued.__getitem__)
+        found = sorted((self._by_slot[slot] for slot in youngest), key=lambda each: each.rank)
+        self.looked_at += len(found)
         return next((each for each in found if self._may_cover(each, known, now)), None)
 
     def _may_cover(self, wide: KnownRequest, narrow: KnownRequest, now: Instant) -> bool:
@@ -384,13 +418,14 @@ class RequestForwarding:
             return
         known.slot = slot
         self._by_slot[slot] = known
+        self._issued[slot] = known.request.issued
         self._first[known.request.id] = known
 
     def _unlist(self, known: KnownRequest) -> None:
         """It no longer covers other requests."""
         if known.slot >= 0:
             self._listed.remove(known.slot)
-            del self._by_slot[known.slot]
+            del self._by_slot[known.slot], self._issued[known.slot]
             known.slot = -1
         if self._first.get(known.request.id) is known:
             del self._first[known.request.id]
@@ -491,18 +526,26 @@ class RequestForwarding:
         arrival.over = True
         if arrival.hop != HERE:
             self._send_done(known, arrival)
+            self._rest(known, now)
             return
         known.is_complete = not arrival.lost
         known.hosts = arrival.hosts
         if arrival.lost:
             self._unlist(known)
         self._done(known.key, arrival, now)
+        self._rest(known, now)
         dependants, known.dependants = known.dependants, []
         for other, waiting in dependants:
             waiting.pending.pop((HERE, known.request.id), None)
             self._share_hosts(other, waiting, known)
             waiting.lost |= arrival.lost
             self._settle(other, waiting, now)
+
+    def _rest(self, known: KnownRequest, now: Instant) -> None:
+        """If it is answered, remember it no longer than that serves others."""
+        if not known.is_under_way:
+            kept_ns = max(MARGIN_NS, self._kept_ns) if known.slot >= 0 else MARGIN_NS
+            self._expire_at(known, min(known.expires, self._network_time(now) + kept_ns))
 
     def _send_done(self, known: KnownRequest, arrival: Arrival) -> None:
         if arrival.hop == HERE:
@@ -527,7 +570,7 @@ class RequestForwarding:
         """A neighbour is gone: it needs no answers, and will send none."""
         for known in list(self.known.values()):
             if known.hop == link:
-                self._forget(known)
+                self._forget(known, now)
                 continue
             for arrival in list(known.arrivals.values()):
                 lost = [asked for asked in arrival.pending if asked[0] == link]
@@ -537,22 +580,34 @@ class RequestForwarding:
                 if lost:
                     self._settle(known, arrival, now)
 
-    def expire(self, now: Instant) -> None:
-        """Forget expired requests, at the same time at all brokers."""
+    def expire(self, now: Instant) -> bool:
+        """Forget expired requests; True if there are more."""
         time = self._network_time(now)
-        while self._expiries and self._expiries[0][0] <= time:
+        for _ in range(FORGOTTEN_AT_ONCE):
+            if not self._expiries or self._expiries[0][0] > time:
+                return False
             known = self.known.get(heappop(self._expiries)[1])
-            if known is not None:
-                self._forget(known)
+            if known is not None and known.expires <= time:
+                self._forget(known, now)
+        return True
 
-    def _forget(self, known: KnownRequest) -> None:
-        self.known.pop(known.key, None)
+    def _expire_at(self, known: KnownRequest, time: int) -> None:
+        """Forget it then. The entry of a later time stays until it comes up, or until there are too many."""
+        known.expires = time
+        heappush(self._expiries, (time, known.key))
+        if len(self._expiries) > 4 * len(self.known) + 64:
+            self._expiries = sorted((each.expires, each.key) for each in self.known.values())
+
+    def _forget(self, known: KnownRequest, now: Instant) -> None:
+        if self.known.get(known.key) is known:
+            del self.known[known.key]
+            self._shares.remove(known.key)
         self._unlist(known)
         dependants, known.dependants = known.dependants, []
         for other, waiting in dependants:
             waiting.pending.pop((HERE, known.request.id), None)
             waiting.lost = True
-            self._settle(other, waiting, 0)
+            self._settle(other, waiting, now)
 
     def tables(self) -> dict[str, list[str]]:
         """The three tables of the paper as text: what is listed, cached, and waited for."""

@@ -2,11 +2,12 @@
 
 In:    requests of clients; answers and completions; time.
 Out:   requests, repeated with a higher attempt if something was lost; the whole answer.
-State: per request in progress what was found, which hosts have answered, and when it ends.
+State: per request in progress what was found, which hosts have answered, and when it ends; how many each client has.
 Not here: the path of requests (forwarding.py), messages to and from clients (service.py).
 
 A request that lost answers on its way is repeated, and so is one whose shared answers were too old for it, then at
-once. The repeat does not share the answers of other requests.
+once. The repeat does not share the answers of other requests. When all places are taken, the oldest request of the
+client that has most is answered with what it has found.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from collections.abc import Callable
 
 import msgspec
 
+from heliograph.broker.shares import Shares
 from heliograph.discovery.resources.conditions import ResourceCondition
-from heliograph.discovery.resources.forwarding import DIRECT, NORMAL, SIMILARITY, Arrival, Key, Reads
+from heliograph.discovery.resources.forwarding import DIRECT, MARGIN_NS, NORMAL, SIMILARITY, Arrival, Key, Reads
 from heliograph.discovery.resources.messages import FoundResource, RequestId, ResourceRequest
 from heliograph.discovery.resources.ordering import best
 from heliograph.discovery.resources.places import COST_FAR, Places
@@ -26,7 +28,6 @@ from heliograph.machine import Instant, Timers
 
 NS_PER_MS = 1_000_000
 AGAIN_MS = 50  # before a request that lost something is repeated; then twice as long
-MARGIN_NS = 5_000_000_000  # how long a request is remembered beyond its deadline, at least
 
 
 class ResourceQuestion(msgspec.Struct, frozen=True):
@@ -39,6 +40,7 @@ class ResourceQuestion(msgspec.Struct, frozen=True):
     max_age_ns: int = 0  # how old shared answers may be; 0: those read after this request was made
     deadline_ns: int = 2_000_000_000
     cache_ns: int = 100_000_000_000  # how long its answers are kept for requests that allow such an age
+    holder: str = ""  # whose places it takes: an entity, or an address; empty: a watch
 
 
 class GatheredAnswer(msgspec.Struct):
@@ -92,7 +94,7 @@ class AnswerGathering:
         *,
         network_time: Callable[[Instant], int],
         time_error: Callable[[Instant], int],
-        ask: Callable[[ResourceRequest, Instant], None],
+        ask: Callable[[ResourceRequest, Instant, str], None],
         is_settled: Callable[[], bool],
         reply: Callable[[RequestId], tuple[str, str] | None],
     ) -> None:
@@ -101,6 +103,7 @@ class AnswerGathering:
         self._places = places
         self._timers = timers
         self._requests_max = requests_max
+        self._shares: Shares[RequestId] = Shares()
         self._network_time = network_time
         self._time_error = time_error
         self._ask = ask
@@ -109,14 +112,20 @@ class AnswerGathering:
         self._number = 0
 
     def begin(self, question: ResourceQuestion, answered: Answered, now: Instant) -> RequestId:
-        """Send the request. The answer may arrive before this returns."""
+        """Send the request. The answer may arrive before this returns. ProtocolError if its holder has too many."""
         if len(self.under_way) >= self._requests_max:
-            raise ProtocolError(Reason.RESOURCE_REQUESTS_OVER_LIMIT, "too many requests are under way at this broker")
+            victim = self._shares.victim(question.holder)
+            if victim is None:
+                raise ProtocolError(
+                    Reason.RESOURCE_REQUESTS_OVER_LIMIT, "too many requests are under way at this broker"
+                )
+            self._end(self.under_way[victim], now)
         ways = self._places.ways
         assert ways is not None
         self._number += 1
         id = (ways.broker, ways.incarnation, self._number)
         gathered = self.under_way[id] = Gathered(id, question, answered, now, now + question.deadline_ns)
+        self._shares.add(question.holder, id)
         self._timers.set(("deadline", id), gathered.ends, lambda now: self._end(gathered, now))
         self._try(gathered, now)
         return id
@@ -149,7 +158,7 @@ class AnswerGathering:
         half = (gathered.ends - now) // 2
         if half > AGAIN_MS * NS_PER_MS:
             self._timers.set(("silence", gathered.id), now + half, lambda now: self._again(gathered, now))
-        self._ask(request, now)
+        self._ask(request, now, question.holder)
 
     def _again(self, gathered: Gathered, now: Instant) -> None:
         if gathered.id in self.under_way and now < gathered.ends:
@@ -232,6 +241,7 @@ class AnswerGathering:
     def _end(self, gathered: Gathered, now: Instant) -> None:
         if self.under_way.pop(gathered.id, None) is None:
             return
+        self._shares.remove(gathered.id)
         self._timers.cancel(("deadline", gathered.id))
         self._timers.cancel(("silence", gathered.id))
         for host in gathered.short:
@@ -251,6 +261,7 @@ class AnswerGathering:
     def cancel(self, id: RequestId) -> None:
         """The client no longer waits for it."""
         if self.under_way.pop(id, None) is not None:
+            self._shares.remove(id)
             self._timers.cancel(("deadline", id))
             self._timers.cancel(("silence", id))
 

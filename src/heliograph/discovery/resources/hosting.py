@@ -17,7 +17,7 @@ from heapq import heappop, heappush
 
 import msgspec
 
-from heliograph.discovery.resources.conditions import ResourceCondition, fixed_values, read_condition
+from heliograph.discovery.resources.conditions import ResourceCondition, fixed_values, read_condition, remember
 from heliograph.discovery.resources.messages import (
     VALUES_BYTES_MAX,
     VALUES_MAX,
@@ -31,9 +31,10 @@ from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant
 from heliograph.matching.boxes.chunk import Stored
 from heliograph.matching.boxes.index import BoxIndex, IndexFullError
+from heliograph.model.spelling import nearest
 
 NS_PER_S = 1_000_000_000
-
+EXPIRED_AT_ONCE = 128  # leases that end in one call: a few milliseconds
 
 Holder = tuple[str, str]
 """An entity, and for clients without credentials, who are one entity, the address they came from."""
@@ -231,6 +232,7 @@ class Hosting:
 
     def _drop(self, hosted: HostedResource) -> None:
         resource = hosted.advertised.id
+        remember(hosted.condition)
         del self.resources[resource]
         if hosted.slot >= 0:
             self._index.remove(hosted.slot)
@@ -248,9 +250,9 @@ class Hosting:
             self._state(self._state_of(hosted, hosted.values, None))
 
     def expire(self, now: Instant) -> list[HostedResource]:
-        """Remove resources whose owners did not renew their leases in time."""
-        gone = []
-        while self._leases and self._leases[0][0] <= now:
+        """Remove resources whose owners did not renew their leases in time, at most EXPIRED_AT_ONCE."""
+        gone: list[HostedResource] = []
+        while self._leases and self._leases[0][0] <= now and len(gone) < EXPIRED_AT_ONCE:
             hosted = self.resources.get(heappop(self._leases)[1])
             if hosted is not None and hosted.expires_at <= now:
                 self._drop(hosted)
@@ -308,7 +310,9 @@ def _outside(condition: ResourceCondition, values: Mapping[str, Scalar]) -> str:
     advertised = f"advertised is {condition.text[:200]}"
     for name, allowed in condition.box.items():
         if name not in values:
-            return f"{name} has no value; {advertised}"
+            typed = nearest(name, sorted(values.keys() - condition.box.keys()))
+            hint = f" (did you mean it by {typed[:60]}?)" if typed else ""
+            return f"{name} has no value{hint}; {advertised}"
         if not allowed.has(values[name]):
             return f"{name} = {str(values[name])[:60]!r} is outside: {advertised}"
     return advertised

@@ -221,10 +221,40 @@ def length_of_part(items: Sequence[Item], start: int, count_max: int) -> int:
     return count
 
 
-def decode(data: bytes) -> Message:
-    """JSON as a message."""
+def decode(data: bytes, unread: list[str] | None = None) -> Message:
+    """JSON as a message. An advertisement that cannot be read costs only itself: it is left out, with what was known
+    of its resource, and ``unread`` says why."""
     try:
-        message = _decoder().decode(data)
+        return _decoder().decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise ProtocolError(Reason.BODY_MALFORMED, str(error)) from None
-    return message
+        problem = str(error)
+    unread = [] if unread is None else unread
+    try:
+        return _decoder().decode(_readable(data, unread))
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        unread.clear()
+        raise ProtocolError(Reason.BODY_MALFORMED, problem) from None
+
+
+class _Named(msgspec.Struct, array_like=True):
+    """As much of an advertisement as says which resource it is about."""
+
+    id: Id
+
+
+def _readable(data: bytes, unread: list[str]) -> bytes:
+    """The same message without the advertisements that cannot be read; their resources are removed."""
+    fields = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+    added = msgspec.json.decode(fields.get("add", b"[]"), type=list[msgspec.Raw])
+    if bytes(fields.get("say", b"")) != b'"told"' or len(added) > ADVERTISEMENTS_PER_BODY_MAX:
+        return data
+    remove = msgspec.json.decode(fields.get("remove", b"[]"), type=list[int])
+    kept = []
+    for raw in added:
+        try:
+            msgspec.json.decode(raw, type=AdvertisedResource)
+            kept.append(raw)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            unread.append(str(error))
+            remove.append(msgspec.json.decode(raw, type=_Named).id)
+    return msgspec.json.encode({**fields, "add": kept, "remove": remove})

@@ -94,6 +94,7 @@ class ResourceService:
         self._desk = ResourceDesk(
             *(config, self._core, self._watchers, self._direct, self._announcer, self._timers),
             answer=self._answer,
+            refuse=self._refuse,
             fail=self._fail,
             age_ms=self._age_ms,
             address=lambda: self._address,
@@ -223,6 +224,10 @@ class ResourceService:
         if self._session is not None:
             self._session.answer(frame, body)
 
+    def _refuse(self, frame: Frame, reason: Reason, text: str) -> None:
+        if self._session is not None:
+            self._session.refuse(frame, reason, text)
+
     def _fail(self, frame: Frame, where: str, error: Exception, now: Instant) -> None:
         if self._session is not None:
             self._session.refuse_failed(frame, where, error, now)
@@ -238,9 +243,11 @@ class ResourceService:
     # -- the rest of the contract -----------------------------------------------------------------------------------
 
     def clock(self, wall_ns: int, now: Instant) -> None:
-        """The wall clock, used until the broker reports network time, and for the ends of certificates."""
+        """The wall clock, used until the broker reports network time, for the ends of certificates, and to judge
+        incarnations."""
         self._direct.clock(wall_ns, now)
         self._time.clock(wall_ns, now)
+        self._core.incarnations.clock(wall_ns, now)
 
     def wake(self, now: Instant) -> None:
         """Time has passed."""

@@ -2,14 +2,16 @@
 
 In:    what we host; what neighbours tell, offer and want; links that come up and end.
 Out:   messages to neighbours; what was new in the table.
-State: what we told others about ourselves: a number, and the advertisements; changes that wait for ``flush``.
-Not here: the table (table.py), our own resources (hosting.py), sending snapshots in portions (snapshots.py).
+State: the number of what we told others about ourselves; changes that wait for ``flush``.
+Not here: the table (table.py), our own resources (hosting.py) and which of them are told (own_advertisements.py),
+       sending snapshots in portions (snapshots.py).
 Paper: [resources] §3: advertisements flood. Design: numbered as interests are (broker/routing/interests.py).
 
 A dynamic advertisement that another of ours covers is not told until that one is removed: requests come here anyway.
 One that its owner attached again is told nevertheless, so that the broker where it was before removes it. A broker that
 finds a gap asks the sender for a snapshot. On a new link each side offers what it has. Changes of our own resources
-that arrive together are told in one message: they wait until ``flush``, at the latest until the next wake.
+that arrive together are told in one message: they wait until ``flush``, at the latest until the next wake. What a
+removed one covered is told in slices, one for each ``flush`` or wake.
 
 A change, and a snapshot that fits in one message, is passed on at once. A longer snapshot comes in parts, from one
 neighbour, and is offered to the others once it is whole; what others tell of that broker meanwhile is ignored, because
@@ -22,7 +24,6 @@ from collections.abc import Callable, Iterable
 
 from msgspec.structs import replace
 
-from heliograph.discovery.resources.conditions import ResourceCondition, read_condition
 from heliograph.discovery.resources.messages import (
     ADVERTISEMENTS_PER_BODY_MAX,
     IDS_PER_BODY_MAX,
@@ -32,91 +33,16 @@ from heliograph.discovery.resources.messages import (
     Message,
     in_parts,
 )
+from heliograph.discovery.resources.own_advertisements import OwnAdvertisements
 from heliograph.discovery.resources.places import Places
 from heliograph.discovery.resources.snapshots import Head, Snapshots
 from heliograph.discovery.resources.table import AdvertisementTable, HostingBroker, TableDifference
 from heliograph.errors import Reason
 from heliograph.machine import Instant, LinkId
-from heliograph.matching.boxes.index import BoxIndex, IndexFullError
-from heliograph.model.ages import lacks
+from heliograph.model.ages import Age, lacks
+from heliograph.timekeeping.incarnations import Incarnations, Outbidding
 
 Send = Callable[[LinkId, Message], None]
-
-
-class OwnAdvertisements:
-    """What we host, and which of it is told: advertisements that no other of ours covers."""
-
-    def __init__(self) -> None:
-        self.all: dict[int, AdvertisedResource] = {}
-        self.told: dict[int, AdvertisedResource] = {}
-        self._index = BoxIndex()  # of dynamic ones that are told
-        self._slots: dict[int, int] = {}
-        self._ids: dict[int, int] = {}
-
-    def change(
-        self, came: Iterable[AdvertisedResource], went: Iterable[int]
-    ) -> tuple[list[AdvertisedResource], list[int]]:
-        """What has to be told of a change: the new advertisements, and the removed ones."""
-        add: dict[int, AdvertisedResource] = {}
-        remove: dict[int, None] = {}
-        freed: list[AdvertisedResource] = []
-        for resource in went:
-            advertised = self.all.pop(resource, None)
-            if advertised is not None and resource in self.told:
-                freed.append(advertised)
-                self._untell(resource)
-                remove[resource] = None
-        for advertised in came:
-            if advertised.id in self.told:
-                self._untell(advertised.id)
-            self.all[advertised.id] = advertised
-            self._tell(advertised, add)
-        for advertised in freed:
-            if not advertised.is_static:
-                self._tell_covered(advertised, add)
-        return list(add.values()), [resource for resource in remove if resource not in add]
-
-    def _tell(self, advertised: AdvertisedResource, add: dict[int, AdvertisedResource]) -> None:
-        condition = read_condition(advertised.where)
-        if not advertised.is_static:
-            if self._is_covered(condition) and not advertised.attached:
-                return
-            self._enter(advertised.id, condition)
-        self.told[advertised.id] = add[advertised.id] = advertised
-
-    def _enter(self, resource: int, condition: ResourceCondition) -> None:
-        slot = self._index.spare
-        try:
-            self._index.add(slot, condition.conjunction)
-        except IndexFullError:
-            return  # it covers no other one
-        self._slots[resource] = slot
-        self._ids[slot] = resource
-
-    def _is_covered(self, condition: ResourceCondition) -> bool:
-        """True if every request that overlaps this also overlaps another one with the same attributes."""
-        return any(
-            read_condition(self.told[self._ids[slot]].where).box.keys() == condition.box.keys()
-            for slot in self._index.coverers(condition.conjunction)
-        )
-
-    def _untell(self, resource: int) -> None:
-        del self.told[resource]
-        slot = self._slots.pop(resource, None)
-        if slot is not None:
-            self._index.remove(slot)
-            del self._ids[slot]
-
-    def _tell_covered(self, gone: AdvertisedResource, add: dict[int, AdvertisedResource]) -> None:
-        """Tell the advertisements that only the removed one covered."""
-        wide = read_condition(gone.where)
-        for advertised in self.all.values():
-            if (
-                not advertised.is_static
-                and advertised.id not in self.told
-                and wide.covers(read_condition(advertised.where))
-            ):
-                self._tell(advertised, add)
 
 
 class Spreading:
@@ -126,6 +52,8 @@ class Spreading:
         self,
         table: AdvertisementTable,
         places: Places,
+        incarnations: Incarnations[int],
+        outbidding: Outbidding,
         send: Send,
         count: Callable[[Reason], None],
         learned: Callable[[HostingBroker, TableDifference], None],
@@ -133,6 +61,8 @@ class Spreading:
     ) -> None:
         self._table = table
         self._places = places
+        self._incarnations = incarnations
+        self._outbidding = outbidding
         self._send = send
         self._count = count
         self._learned = learned
@@ -142,6 +72,7 @@ class Spreading:
         self._went: dict[int, None] = {}
         self._number = 0
         self._told_as: tuple[str, int, int] | None = None  # our place and incarnation
+        self._is_contested = False  # others know, or knew, something newer about us than we told
         self.frames_told = 0
         self._snapshots = Snapshots(send)
         self._arriving: dict[int, LinkId] = {}  # brokers whose snapshot is arriving, and from which neighbour
@@ -155,6 +86,7 @@ class Spreading:
     def link_down(self, link: LinkId) -> None:
         """A neighbour is gone, does not have the service, or begins anew. Others may have what it was sending."""
         self._awaited.pop(link, None)
+        self._incarnations.forget(link)
         self._snapshots.drop(link)
         lost = [host for host, source in self._arriving.items() if source == link]
         for host in lost:
@@ -181,10 +113,12 @@ class Spreading:
 
     def flush(self) -> None:
         """Tell the changes that wait, in as few messages as possible."""
-        if not self._came and not self._went:
+        if not self._came and not self._went and not self._own.is_unfinished:
             return
         came, went, self._came, self._went = self._came, self._went, {}, {}
         add, remove = self._own.change(came.values(), went)
+        if self._own.is_unfinished:
+            self._later()
         if (add or remove) and not self._is_known:
             self._tell_all()
             return
@@ -251,7 +185,7 @@ class Spreading:
         if self._places.ways is None or self._told_as == (*self._places.here, self._places.ways.incarnation):
             return
         self._told_as = (*self._places.here, self._places.ways.incarnation)
-        if self._own.told:
+        if self._own.told or self._is_contested:
             self._tell_all()
 
     def greet(self, link: LinkId, fresh: bool = False) -> None:
@@ -265,7 +199,7 @@ class Spreading:
             some = has[start : start + IDS_PER_BODY_MAX]
             self._send(link, AdvertisementsOffered(some, fresh=fresh and not start, more=more))
 
-    def hear_offer(self, link: LinkId, offer: AdvertisementsOffered) -> None:
+    def hear_offer(self, link: LinkId, offer: AdvertisementsOffered, now: Instant) -> None:
         """What a neighbour has, what it wants, and what it has taken."""
         if offer.taken:
             self._snapshots.taken(link, offer.taken)
@@ -273,9 +207,11 @@ class Spreading:
         me = self._places.ways.broker if self._places.ways is not None else 0
         wants = []
         for broker, incarnation, number in offer.has:
-            if broker == me and not self._is_known:
-                self._tell_all()  # the neighbour remembers an earlier incarnation of ours
-            elif broker != me and self._lacks(broker, (incarnation, number)):
+            if self._is_ahead(link, broker, incarnation, now):
+                continue
+            if broker == me:
+                self._hear_of_us((incarnation, number), now)
+            elif self._lacks(broker, (incarnation, number)):
                 wants.append(broker)
         if wants:
             self._send(link, AdvertisementsOffered(wants=wants))
@@ -298,18 +234,20 @@ class Spreading:
         self.frames_told += -(-len(resources) // ADVERTISEMENTS_PER_BODY_MAX) or 1
         self._snapshots.begin(link, (host.broker, host.name, *host.place, *host.age), resources)
 
-    def hear_told(self, link: LinkId, told: AdvertisementsTold) -> None:
+    def hear_told(self, link: LinkId, told: AdvertisementsTold, now: Instant) -> None:
         """What a broker hosts; passed on if it is new."""
         me = self._places.ways
         if told.paced:
             self._send(link, AdvertisementsOffered(taken=[(told.host, told.part)]))
         if me is None:
             return
-        if told.host == me.broker:
-            self._hear_of_us(told)
-            return
         if told.full and not told.more:
             self._arrived(link, told.host)
+        if self._is_ahead(link, told.host, told.incarnation, now):
+            return
+        if told.host == me.broker:
+            self._hear_of_us(told.age, now)
+            return
         host = self._table.hosts.get(told.host)
         if host is not None and self._comes_from_another(link, told, host):
             return
@@ -353,19 +291,27 @@ class Spreading:
             if not awaited:
                 del self._awaited[link]
 
-    def _hear_of_us(self, told: AdvertisementsTold) -> None:
+    def _is_ahead(self, link: LinkId, host: int, incarnation: int, now: Instant) -> bool:
+        """True, and counted, if we do not believe this incarnation."""
+        is_ahead = self._incarnations.refuses(incarnation, link, host, now)
+        if is_ahead:
+            self._count(Reason.INCARNATION_AHEAD)
+        return is_ahead
+
+    def ask_again(self, link: LinkId, hosts: list[int]) -> None:
+        """Ask a neighbour for everything that these host."""
+        for start in range(0, len(hosts), IDS_PER_BODY_MAX):
+            self._send(link, AdvertisementsOffered(wants=hosts[start : start + IDS_PER_BODY_MAX]))
+
+    def _hear_of_us(self, age: Age, now: Instant) -> None:
         """A broker remembers an earlier incarnation of ours, or lies: what we host now is newer."""
         me = self._places.ways
         assert me is not None
-        if told.age <= (me.incarnation, self._number):
-            if not self._is_known:
-                self._tell_all()
-            return
-        if told.incarnation == me.incarnation:
-            self._number = max(self._number, told.number)
+        ours = (me.incarnation, self._number)
+        if age <= ours and not self._is_known:
             self._tell_all()
-        else:
-            self._count(Reason.NAME_TAKEN)
+        self._is_contested = self._is_contested or age > ours
+        self._outbidding.hear(age, ours, now)
 
     def _tell(self, told: AdvertisementsTold, source: LinkId | None) -> None:
         if told.paced:

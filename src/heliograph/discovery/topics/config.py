@@ -73,6 +73,9 @@ class TopicDirectoryConfig:
     lifetime_s_max: int = setting(365 * 86_400, "how long a topic that it signs may live", least=1)
     searches_max: int = setting(256, "how many searches are under way at once", least=1)
     watches_max: int = setting(4_096, "how many standing searches there are at once", least=1)
+    watches_per_entity_max: int = setting(
+        64, "how many standing searches of one entity; each costs a message for each change", least=1
+    )
     rows_per_search_max: int = setting(2_000_000, "how many topics one search may look at", least=1)
     rate_per_s: float = 500.0  # messages accepted from one entity …
     burst: int = 2_000  # … and as a burst

@@ -140,7 +140,7 @@ class TopicDirectory:
         self._revocations = RevocationLearner(self._statements, self._clock, self._counts)
         grants = HeldGrants(self._statements, self._revocations.known, self._clock)
         self._searches = TopicSearches(
-            self._config, self._name, grants, self._outbox, self._ask, self._say, self._counts
+            *(self._config, self._name, grants, self._outbox, self._timers, self._ask, self._say, self._counts)
         )
         self._anchors = Anchors(self._anchor_settings(), self._seed, self._outbox, self._timers, self._heard)
         self._anchors.clock(wall_ns, now)

@@ -61,7 +61,7 @@ class ProvenRevocation:
     """A revocation whose signer may revoke."""
 
     what: Revocable
-    above: tuple[Revocable, ...]  # if one of these is revoked, this one adds nothing
+    above: tuple[Revocable, ...]  # if one of these is revoked for as long, this one adds nothing
     owner: str  # signed the first grant of the chain, or the topic's advertisement
     until_ms: int  # nobody can use the grant after this
     data: bytes  # the notice to pass on: nothing in it but what proves it
@@ -181,7 +181,7 @@ class KnownRevocations:
         known = self._kept.get(proven.what)
         if known is not None and known.proven.until_ms >= proven.until_ms:
             return False
-        if any(what in self._kept for what in proven.above):
+        if any(self._until(what) >= proven.until_ms for what in proven.above):
             return False
         kept = _Kept(proven, self._last + 1, sha256(proven.data).digest())
         if known is not None:
@@ -193,6 +193,15 @@ class KnownRevocations:
         self._digests[kept.digest] = proven.what
         self._shares.setdefault(proven.owner, {}).setdefault(proven.what[2], {})[proven.what] = None
         return True
+
+    def _until(self, what: Revocable) -> int:
+        """When this revocation is forgotten; 0 if it is not known.
+
+        Of two grants with one id the shorter may have been revoked, so that ends before what was granted below the
+        other.
+        """
+        kept = self._kept.get(what)
+        return 0 if kept is None else kept.proven.until_ms
 
     def _make_room(self, new: ProvenRevocation, size: int) -> None:
         while self._owners.get(new.owner, 0) + size > self._owner_bytes_max:

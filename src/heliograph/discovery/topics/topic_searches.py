@@ -2,9 +2,9 @@
 
 In:    searches whose requesters are proven; slices that the repository found; entries that changed.
 Out:   queries for the repository, FOUND messages.
-State: searches in progress, bounded; standing searches.
+State: searches in progress, bounded; standing searches, and changes that they have yet to be told.
 Not here: what a query means (queries.py), the repository (repository.py), which entities may search (policy.py), the
-          grants that let them find hidden topics (held_grants.py).
+          grants that let them find hidden topics (held_grants.py), when who is told of a change (change_teller.py).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from heliograph.discovery.topics import messages
+from heliograph.discovery.topics.change_teller import ChangeTeller
 from heliograph.discovery.topics.config import TopicDirectoryConfig
 from heliograph.discovery.topics.held_grants import Held, HeldGrants
 from heliograph.discovery.topics.messages import FoundItem, FoundPage, Search, TopicBody
@@ -24,7 +25,7 @@ from heliograph.discovery.topics.queries import XQUERY, question_of
 from heliograph.discovery.topics.statements import NS_PER_MS, Statement
 from heliograph.discovery.topics.watches import Watch, Watches
 from heliograph.errors import ProtocolError, Reason
-from heliograph.machine import Instant, Outbox
+from heliograph.machine import Instant, Outbox, Timers
 from heliograph.notes import TopicsDamaged
 from heliograph.repository import AskTopics, FoundTopics, SiftDocuments, Sifted, TopicEntry, TopicQuestion
 
@@ -102,6 +103,7 @@ class TopicSearches:
         name: str,
         grants: HeldGrants,
         outbox: Outbox,
+        timers: Timers,
         ask: AskRepository,
         say: Say,
         counts: Counter[str],
@@ -116,13 +118,14 @@ class TopicSearches:
         self._open = 0
         self._sifting: Counter[str] = Counter()  # searches by XQuery under way, per entity
         self._changes = 0  # queries of standing searches under way
-        self.watches = Watches(config.watches_max)
+        self.watches = Watches(config.watches_max, config.watches_per_entity_max)
+        self._teller = ChangeTeller(timers, self._change)
         self.damaged = 0
 
     def reload(self, config: TopicDirectoryConfig) -> None:
         """Apply new limits."""
         self._config = config
-        self.watches.reload(config.watches_max)
+        self.watches.reload(config.watches_max, config.watches_per_entity_max)
 
     def search(self, said: Statement, search: Search, wall_ns: int, now: Instant) -> None:
         """Begin a search; one that cannot be carried out is answered with the reason."""
@@ -262,16 +265,23 @@ class TopicSearches:
         self._say(found, under_way.asker, tuple(chains))
 
     def changed(self, entry: TopicEntry, change: str, now: Instant) -> None:
-        """An entry appeared, changed or was removed: tell those who watch it."""
+        """An entry appeared, changed or was removed: those who watch it are told soon."""
         for watch in self.watches.concerned(entry):
-            try:
-                if watch.question.language == XQUERY:
-                    self._sift_change(watch, entry, change)
-                else:
-                    self._tell_change(watch, entry, change, now)
-            except Exception as error:  # it costs the watch, not the owner of the topic
-                self._outbox.guard.caught("standing search", error, now, entity=watch.asker.identity.entity)
-                self.watches.remove(*watch.key)
+            if not self._teller.add(watch, entry, change, now):
+                self._end_watch(watch, Reason.SEARCH_OVER_BUDGET, "too many topics change at once")
+
+    def _change(self, watch: Watch, entry: TopicEntry, change: str, now: Instant) -> None:
+        """The turn of a standing search has come."""
+        if not self.watches.has(*watch.key):
+            return  # it has ended
+        try:
+            if watch.question.language == XQUERY:
+                self._sift_change(watch, entry, change)
+            else:
+                self._tell_change(watch, entry, change, now)
+        except Exception as error:  # it costs the watch, not the owner of the topic
+            self._outbox.guard.caught("standing search", error, now, entity=watch.asker.identity.entity)
+            self.watches.remove(*watch.key)
 
     def _tell_change(self, watch: Watch, entry: TopicEntry, change: str, now: Instant) -> None:
         if not self._grants.may_see(entry, watch.asker.identity.entity, watch.held, now):

@@ -2,12 +2,13 @@
 
 In:    standing searches, renewed by their requesters; entries that changed.
 Out:   the watches that accept an entry.
-State: at most ``watches_max`` watches, each until it expires.
-Not here: telling requesters (directory.py), searching what is stored (topic_searches.py).
+State: at most ``watches_max`` watches, ``per_entity_max`` of one entity, each until it expires.
+Not here: telling requesters (change_teller.py), searching what is stored (topic_searches.py).
 
 Watches in a language of subscriptions share an index, as subscriptions do. The others are tested one by one, so there
 are fewer of them. If there is no room, the entity with the most watches loses its newest one, which it learns when it
-renews it: nobody keeps others out.
+renews it: nobody keeps others out. However much room there is, an entity has few, because each costs a signed and
+sealed message for each change.
 """
 
 from __future__ import annotations
@@ -57,8 +58,10 @@ class Watch:
 class Watches:
     """All standing searches of a directory."""
 
-    def __init__(self, watches_max: int) -> None:
+    def __init__(self, watches_max: int, per_entity_max: int) -> None:
         self._watches_max = watches_max
+        self._per_entity_max = per_entity_max
+        self._counts: Counter[str] = Counter()  # watches of each entity
         self._watches: dict[tuple[str, bytes], Watch] = {}
         self._indexed: ContentTable[tuple[str, bytes]] = ContentTable()
         self._plain: dict[tuple[str, bytes], None] = {}
@@ -66,15 +69,20 @@ class Watches:
     def __len__(self) -> int:
         return len(self._watches)
 
-    def reload(self, watches_max: int) -> None:
-        """Apply a new limit."""
+    def reload(self, watches_max: int, per_entity_max: int) -> None:
+        """Apply new limits; watches beyond them stay until they expire."""
         self._watches_max = watches_max
+        self._per_entity_max = per_entity_max
 
     def add(self, id: bytes, asker: Holder, question: TopicQuestion, held: Held, until: Instant) -> bool:
         """Keep or renew a watch. Returns True if it is new. ProtocolError if there are too many."""
         key = (asker.identity.entity, id)
         is_new = key not in self._watches
         condition = condition_of(question.language, question.text) if question.language in CONDITIONS else None
+        if is_new and self._counts[key[0]] >= self._per_entity_max:
+            raise ProtocolError(
+                Reason.SEARCHES_OVER_LIMIT, f"at most {self._per_entity_max} standing searches of one entity"
+            )
         if is_new and len(self._watches) >= self._watches_max:
             self._make_room(key[0], self._watches, f"at most {self._watches_max} standing searches")
         if condition is None and key not in self._plain and len(self._plain) >= PLAIN_MAX:
@@ -89,6 +97,7 @@ class Watches:
             except IndexFullError as error:
                 raise ProtocolError(Reason.SEARCHES_OVER_LIMIT, str(error)) from None
         self._watches[key] = watch
+        self._counts[key[0]] += 1
         return is_new
 
     def _make_room(self, entity: str, places: Mapping[tuple[str, bytes], object], said: str) -> None:
@@ -113,6 +122,9 @@ class Watches:
         watch = self._watches.pop(key, None)
         if watch is None:
             return False
+        self._counts[entity] -= 1
+        if not self._counts[entity]:
+            del self._counts[entity]
         if watch.condition is None:
             del self._plain[key]
         else:

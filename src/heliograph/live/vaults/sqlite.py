@@ -29,6 +29,7 @@ from heliograph.live.vaults.tables import TABLES, VERSION, Tables
 from heliograph.vault import Change, Committed, Found, Query, TailDamage, Vault, size_of
 
 APPLICATION_ID = 0x48_45_4C_56  # "HELV" in the file's head
+ELSEWHERE = "choose another folder: the setting place, for a store --store-place or store run --place"
 LOCK_S = 1.0  # another process may be ending
 IDLE_BYTES = 1 << 20  # written since the last checkpoint: worth a checkpoint when no commit waits …
 OVERDUE_BYTES = 32 << 20  # … and even when one does
@@ -93,9 +94,9 @@ class SqliteVault:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             create_private(self.path)
         except PermissionError as error:
-            raise VaultError(Reason.VAULT_READ_ONLY, str(error)) from None
+            raise VaultError(Reason.VAULT_READ_ONLY, f"{error}; {ELSEWHERE}") from None
         except OSError as error:
-            raise VaultError(Reason.VAULT_FAILED, str(error)) from None
+            raise VaultError(Reason.VAULT_FAILED, f"{error}; {ELSEWHERE}") from None
         if self.path.exists() and not os.access(self.path, os.W_OK):  # else SQLite fails later, with another text
             raise VaultError(Reason.VAULT_READ_ONLY, f"{self.path}: it cannot be written to")
 

@@ -50,7 +50,7 @@ class Clause:
 
 
 Count = Callable[[Clause], int]
-"""How many rows meet a clause; FEW means that many or more."""
+"""How many rows of open topics meet a clause; FEW means that many or more."""
 TRUE = Clause("1=1")
 
 

@@ -259,12 +259,15 @@ class TopicTables:
             return self._db.containing(pieces, 0 if question.newest_first else after)
         return None
 
+    # Only open topics count: how a search is carried out, and so how long it takes, must not tell of hidden ones.
+
     def _count(self, clause: Clause) -> int:
-        sql = f"SELECT COUNT(*) FROM (SELECT 1 FROM property p WHERE {clause.sql} LIMIT {FEW}) AS few"
+        is_open = "EXISTS (SELECT 1 FROM topic t WHERE t.number = p.topic AND t.is_open = 1)"
+        sql = f"SELECT COUNT(*) FROM (SELECT 1 FROM property p WHERE {clause.sql} AND {is_open} LIMIT {FEW}) AS few"
         return int(self._db.query(sql, clause.values)[0][0])
 
     def _count_topics(self, clause: Clause) -> int:
-        sql = f"SELECT COUNT(*) FROM (SELECT 1 FROM topic t WHERE {clause.sql} LIMIT {FEW}) AS few"
+        sql = f"SELECT COUNT(*) FROM (SELECT 1 FROM topic t WHERE {clause.sql} AND t.is_open = 1 LIMIT {FEW}) AS few"
         return int(self._db.query(sql, clause.values)[0][0])
 
     def _fetch(self, numbers: list[int]) -> tuple[tuple[TopicEntry, ...], list[tuple[bytes, int]]]:

@@ -35,4 +35,4 @@ CHECKERS: dict[str, type[Checker]] = {
     )
 }
 
-__all__ = ["CHECKERS", "Checker", "Maps", "Violation", "Ways"]
+__all__ = ["CHECKERS", "Checker", "Maps", "Order", "Violation", "Ways"]

@@ -8,8 +8,8 @@ Not here: whether enough was told (delivery.py), whether all brokers know it (ma
 Paper: [resources] §3.2, covering; N9, R3.
 
 The needed number is found by comparing every selection of a broker, or of a cluster, with every other of its class
-(selections.py): those that may answer requests, and those that only listen. Each broker has one more interest, for the
-inboxes of its sessions.
+(selections.py): those that may answer requests, and those that only listen. Each broker has more interests of the first
+class: one for the inboxes of its sessions, and those of its service `stores`, which are the same at all brokers.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from typing import Any
 
 from heliograph.sim.checkers.book import Book
 from heliograph.sim.selections import Selection, uncovered
+
+OF_STORES = 2  # stores/desk.py: advertisements, and which stores were forgotten
 
 
 class Covered(Book):
@@ -44,15 +46,16 @@ class Covered(Book):
         for host, report in reports.items():
             if report is not None:
                 (own,) = (row[name] for row in report["members"] if row["broker"] == report["broker"])
-                told += self._compare(host, own, len(needed[host]), 0 if listens else 1)
+                told += self._compare(host, own, len(needed[host]), 0 if listens else 1 + OF_STORES)
         for cluster, interests in _of_clusters(reports, name).items():
             members = [host for host, its in clusters.items() if its == cluster]
             whole = uncovered([selection for host in members for selection in needed[host]])
-            told_wide += self._compare(f"cluster {cluster}", interests, len(whole), 0 if listens else len(members))
+            own = 0 if listens else len(members) + OF_STORES
+            told_wide += self._compare(f"cluster {cluster}", interests, len(whole), own)
         return told, told_wide
 
-    def _compare(self, who: str, interests: int, needed: int, inboxes: int) -> int:
-        told = interests - inboxes
+    def _compare(self, who: str, interests: int, needed: int, own: int) -> int:
+        told = interests - own
         if told > needed:
             self.blame(f"{who} has told {told} interests, but {needed} cover everything that is wanted there")
         return told
