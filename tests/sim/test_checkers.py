@@ -202,6 +202,29 @@ def test_order_excuses_what_was_repeated_to_a_subscriber_with_another_link(who: 
     assert len(world.verdict()) == (0 if (who, link) == ("p", 2) else 1)
 
 
+@pytest.mark.parametrize(("after_s", "blamed"), [(-1, 0), (0.05, 0), (0.2, 1)])
+def test_order_excuses_what_was_repeated_and_is_older_than_the_subscription(after_s: float, blamed: int) -> None:
+    """It was published then, counted from when the subscription was in force; it takes a moment until all know it."""
+    world = World("order")
+    world.loop.now += 2 * SECOND
+    subscribed = world.loop.now
+    if after_s > 0:
+        world.subscribe()
+        world.loop.now = subscribed + int(after_s * SECOND)
+    world.publish(1)
+    if after_s < 0:
+        world.loop.now += SECOND
+        world.subscribe()
+    world.publish(2)
+    world.reach(2)
+    world.receive(2)
+    world.write("detached", "p", 1, "a:1", "reset")
+    world.reach(1)
+    world.receive(1)
+
+    assert len(world.verdict()) == blamed
+
+
 def test_order_does_not_excuse_what_was_published_after_the_publisher_lost_its_link() -> None:
     world = World("order")
     world.write("detached", "p", 1, "a:1", "reset")

@@ -9,6 +9,7 @@ import pytest
 from heliograph.discovery.resources.gathering import GatheredAnswer
 from heliograph.discovery.resources.messages import AdvertisedResource, AdvertisementsTold, ResourceRequest
 from heliograph.discovery.resources.news import WatchReader
+from heliograph.discovery.resources.request_tables import tables_of
 from heliograph.discovery.resources.watching import WatchState
 from tests.discovery.resources.net import MS, SECOND, Net
 from tests.discovery.resources.pipe import OnPipe, RefusedByServiceError
@@ -129,9 +130,9 @@ def test_a_registration_a_change_of_range_and_a_withdrawal_end_sharing_at_their_
     def ends_sharing(change: Any) -> bool:
         net.ask("a", "x >= 0")
         net.run(0.1)
-        before = net.nodes["a"].core.forwarding.tables()["listed"]
+        before = tables_of(net.nodes["a"].core.forwarding)["listed"]
         change()
-        return before == ["x >= 0"] and net.nodes["a"].core.forwarding.tables()["listed"] == []
+        return before == ["x >= 0"] and tables_of(net.nodes["a"].core.forwarding)["listed"] == []
 
     assert ends_sharing(lambda: net.register("a", 3, "x >= 3 and x <= 4"))
     assert ends_sharing(lambda: net.register("a", 3, "x >= 3 and x <= 5"))

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from heliograph.discovery.resources.messages import NAME_LENGTH_MAX, TEXT_LENGTH_MAX
+from heliograph.discovery.resources.messages import NAME_LENGTH_MAX, TEXT_LENGTH_MAX, FoundResource
 from heliograph.errors import ConditionError, Reason
 from heliograph.matching.boxes.box import Box, box, encloses, fits
 from heliograph.matching.languages import compile as compile_condition
@@ -96,3 +96,13 @@ def fixed_condition(values: Mapping[str, Value]) -> str:
 def fixed_values(condition: ResourceCondition) -> dict[str, Value]:
     """The values that a condition fixes."""
     return {each.attribute: each.value for each in condition.conjunction if each.op is Op.EQUAL}
+
+
+def fits_found(condition: ResourceCondition, found: FoundResource) -> bool:
+    """True if a resource found for another request matches this condition; one without values, if it may match."""
+    if found.values is not None:
+        return condition.has(found.values)
+    try:
+        return condition.overlaps(read_condition(found.where))
+    except ConditionError:
+        return False

@@ -29,20 +29,18 @@ request that was already routed is answered at once. If a covering request is no
 uncovered.
 
 A request that is answered is remembered for late arrivals and answers, and if it may cover others, as long as answers
-are kept. When all places are taken, the oldest request of the source that has most gives its place to a new one. A
-source is the broker that asks, or for our own clients the entity or address.
+are kept. The places for requests are shared (remembering.py) among the brokers that ask, and our own clients.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from heapq import heappop, heappush, nlargest
+from heapq import nlargest
 from typing import NamedTuple
 
 import msgspec
 
-from heliograph.broker.shares import Shares
-from heliograph.discovery.resources.conditions import ResourceCondition, read_condition
+from heliograph.discovery.resources.conditions import ResourceCondition, fits_found, read_condition
 from heliograph.discovery.resources.messages import (
     IDS_PER_BODY_MAX,
     RESULTS_PER_BODY_MAX,
@@ -56,6 +54,7 @@ from heliograph.discovery.resources.messages import (
 )
 from heliograph.discovery.resources.ordering import BestSoFar, enough
 from heliograph.discovery.resources.places import Places
+from heliograph.discovery.resources.remembering import Key, RememberedRequests
 from heliograph.discovery.resources.table import AdvertisementTable
 from heliograph.errors import ConditionError, ProtocolError, Reason
 from heliograph.machine import Instant, LinkId
@@ -70,7 +69,7 @@ MARGIN_NS = 5_000_000_000  # how long a request is remembered beyond its deadlin
 COVERERS_MAX = 64  # looked at for one request; one that finds none goes on uncovered, which is always right
 FORGOTTEN_AT_ONCE = 1_000  # requests that expire in one call: a few milliseconds
 
-Key = tuple[RequestId, int]
+
 Asked = tuple[LinkId, RequestId | None]
 """The link that was asked, and under which covering request."""
 
@@ -113,7 +112,6 @@ class KnownRequest(msgspec.Struct, eq=False):
     request: ResourceRequest
     condition: ResourceCondition
     hop: LinkId  # by which its answers leave
-    expires: int  # network time
     best: BestSoFar | None  # of the answers that passed here, if it asks for the best ones
     arrivals: dict[Asked, Arrival] = {}
     passed: dict[int, tuple[int, int]] = {}  # resources that passed here, with their epoch, and when they were read
@@ -172,7 +170,7 @@ class ForwardingCounts(msgspec.Struct):
 class RequestForwarding:
     """Requests in progress, at one broker.
 
-    It has 35 methods because the paper's two algorithms, completion and covering work on one table of requests.
+    It has 34 methods because the paper's two algorithms, completion and covering work on one table of requests.
     """
 
     def __init__(
@@ -197,7 +195,7 @@ class RequestForwarding:
         self._places = places
         self._requests_max = requests_max
         self._kept_ns = kept_ns  # how long answers are kept for requests that allow their age
-        self._shares: Shares[Key] = Shares()
+        self._remembered = RememberedRequests()
         self._network_time = network_time
         self._own = own
         self._send = send
@@ -209,7 +207,6 @@ class RequestForwarding:
         self._by_slot: dict[int, KnownRequest] = {}
         self._issued: dict[int, int] = {}  # when, by slot
         self._first: dict[RequestId, KnownRequest] = {}  # those that may be named as covering
-        self._expiries: list[tuple[int, Key]] = []
 
     # -- requests (Algorithm 1) ---------------------------------------------------------------------------------
 
@@ -243,15 +240,14 @@ class RequestForwarding:
         if len(self.known) >= self._requests_max and not self._make_room(source, now):
             return None
         best = BestSoFar(request.best, request.order) if request.best else None
-        known = KnownRequest(request, condition, hop, request.until, best)
+        known = KnownRequest(request, condition, hop, best)
         self.known[known.key] = known
-        self._shares.add(source, known.key)
-        self._expire_at(known, request.until)
+        self._remembered.add(source, known.key, request.until)
         return known
 
     def _make_room(self, source: str, now: Instant) -> bool:
         """Forget the oldest request of the source that has most, or of this one; False if both have none to spare."""
-        key = self._shares.victim(source) or self._shares.oldest(source)
+        key = self._remembered.giving_way(source)
         if key is None:
             return False
         self._count(Reason.RESOURCE_REQUESTS_OVER_LIMIT)
@@ -374,8 +370,7 @@ class RequestForwarding:
     # -- covering -----------------------------------------------------------------------------------------------
 
     def _find(self, known: KnownRequest, now: Instant) -> KnownRequest | None:
-        """The oldest request whose answers this one can share, among the youngest that cover it: older ones have ended,
-        and are too old for most."""
+        """The oldest request whose answers this one can share, of the youngest that cover it: others are too old."""
         youngest = nlargest(COVERERS_MAX, self._listed.coverers(known.condition.conjunction), self._issued.__getitem__)
         found = sorted((self._by_slot[slot] for slot in youngest), key=lambda each: each.rank)
         self.looked_at += len(found)
@@ -545,7 +540,7 @@ class RequestForwarding:
         """If it is answered, remember it no longer than that serves others."""
         if not known.is_under_way:
             kept_ns = max(MARGIN_NS, self._kept_ns) if known.slot >= 0 else MARGIN_NS
-            self._expire_at(known, min(known.expires, self._network_time(now) + kept_ns))
+            self._remembered.shorten(known.key, self._network_time(now) + kept_ns)
 
     def _send_done(self, known: KnownRequest, arrival: Arrival) -> None:
         if arrival.hop == HERE:
@@ -582,26 +577,16 @@ class RequestForwarding:
 
     def expire(self, now: Instant) -> bool:
         """Forget expired requests; True if there are more."""
-        time = self._network_time(now)
-        for _ in range(FORGOTTEN_AT_ONCE):
-            if not self._expiries or self._expiries[0][0] > time:
-                return False
-            known = self.known.get(heappop(self._expiries)[1])
-            if known is not None and known.expires <= time:
+        expired = self._remembered.expired(self._network_time(now), FORGOTTEN_AT_ONCE)
+        for key in expired:
+            if (known := self.known.get(key)) is not None:
                 self._forget(known, now)
-        return True
-
-    def _expire_at(self, known: KnownRequest, time: int) -> None:
-        """Forget it then. The entry of a later time stays until it comes up, or until there are too many."""
-        known.expires = time
-        heappush(self._expiries, (time, known.key))
-        if len(self._expiries) > 4 * len(self.known) + 64:
-            self._expiries = sorted((each.expires, each.key) for each in self.known.values())
+        return len(expired) == FORGOTTEN_AT_ONCE
 
     def _forget(self, known: KnownRequest, now: Instant) -> None:
         if self.known.get(known.key) is known:
             del self.known[known.key]
-            self._shares.remove(known.key)
+            self._remembered.remove(known.key)
         self._unlist(known)
         dependants, known.dependants = known.dependants, []
         for other, waiting in dependants:
@@ -609,33 +594,7 @@ class RequestForwarding:
             waiting.lost = True
             self._settle(other, waiting, now)
 
-    def tables(self) -> dict[str, list[str]]:
-        """The three tables of the paper as text: what is listed, cached, and waited for."""
-        return {
-            "listed": [shown(each) for each in self._by_slot.values()],
-            "cached": [
-                f"{shown(each)}({', '.join(sorted(found.name for found in each.cache.values()))})"
-                for each in self.known.values()
-                if each.cache
-            ],
-            "waiting": [
-                f"{shown(each)}({', '.join(shown(other) for other in each.waiting.values())})"
-                for each in self.known.values()
-                if each.waiting
-            ],
-        }
-
-
-def shown(known: KnownRequest) -> str:
-    """A request as text."""
-    return known.condition.text
-
-
-def fits_found(condition: ResourceCondition, found: FoundResource) -> bool:
-    """True if a resource found for another request matches this condition; one without values, if it may match."""
-    if found.values is not None:
-        return condition.has(found.values)
-    try:
-        return condition.overlaps(read_condition(found.where))
-    except ConditionError:
-        return False
+    @property
+    def listed(self) -> Iterable[KnownRequest]:
+        """The requests that may cover others."""
+        return self._by_slot.values()

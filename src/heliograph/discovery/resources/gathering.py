@@ -18,10 +18,11 @@ import msgspec
 
 from heliograph.broker.shares import Shares
 from heliograph.discovery.resources.conditions import ResourceCondition
-from heliograph.discovery.resources.forwarding import DIRECT, MARGIN_NS, NORMAL, SIMILARITY, Arrival, Key, Reads
+from heliograph.discovery.resources.forwarding import DIRECT, MARGIN_NS, NORMAL, SIMILARITY, Arrival, Reads
 from heliograph.discovery.resources.messages import FoundResource, RequestId, ResourceRequest
 from heliograph.discovery.resources.ordering import best
 from heliograph.discovery.resources.places import COST_FAR, Places
+from heliograph.discovery.resources.remembering import Key
 from heliograph.discovery.resources.table import AdvertisementTable, HostingBroker
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant, Timers

@@ -236,7 +236,7 @@ def decode(data: bytes, unread: list[str] | None = None) -> Message:
         raise ProtocolError(Reason.BODY_MALFORMED, problem) from None
 
 
-class _Named(msgspec.Struct, array_like=True):
+class _AdvertisedId(msgspec.Struct, array_like=True):
     """As much of an advertisement as says which resource it is about."""
 
     id: Id
@@ -256,5 +256,5 @@ def _readable(data: bytes, unread: list[str]) -> bytes:
             kept.append(raw)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             unread.append(str(error))
-            remove.append(msgspec.json.decode(raw, type=_Named).id)
+            remove.append(msgspec.json.decode(raw, type=_AdvertisedId).id)
     return msgspec.json.encode({**fields, "add": kept, "remove": remove})

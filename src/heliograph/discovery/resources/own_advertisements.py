@@ -31,23 +31,23 @@ MOVES_MAX = 4  # coverers that a kind may lose before it is told
 COVERERS_MAX = 64  # looked at; beyond, an advertisement is told, which is always right
 
 
-class Kind(msgspec.Struct, eq=False):
+class AdvertisedKind(msgspec.Struct, eq=False):
     """Dynamic advertisements with the same ranges."""
 
     condition: ResourceCondition
     all: dict[int, AdvertisedResource] = {}
     told: dict[int, None] = {}  # one of them, and those that their owners attached again
     slot: int = -1  # in the index, while one is told
-    coverer: Kind | None = None  # of a kind of which none is told
-    covers: dict[Kind, None] = {}
+    coverer: AdvertisedKind | None = None  # of a kind of which none is told
+    covers: dict[AdvertisedKind, None] = {}
     moves: int = 0  # coverers that it lost
 
 
 class Ended(NamedTuple):
     """A kind of which none is left, still told until what it covered has another coverer or is told."""
 
-    kind: Kind
-    covered: Iterator[Kind]
+    kind: AdvertisedKind
+    covered: Iterator[AdvertisedKind]
     last: AdvertisedResource  # the one that is told
 
 
@@ -58,9 +58,9 @@ class OwnAdvertisements:
         self.told: dict[int, AdvertisedResource] = {}
         self.searches = 0  # for coverers
         self._all: dict[int, AdvertisedResource] = {}
-        self._kinds: dict[str, Kind] = {}  # by their ranges as text
+        self._kinds: dict[str, AdvertisedKind] = {}  # by their ranges as text
         self._index = BoxIndex()  # of kinds that are told
-        self._by_slot: dict[int, Kind] = {}
+        self._by_slot: dict[int, AdvertisedKind] = {}
         self._ended: dict[int, Ended] = {}  # by the resource that is still told
 
     @property
@@ -74,7 +74,7 @@ class OwnAdvertisements:
         """What has to be told of a change: the new advertisements, and the removed ones."""
         add: dict[int, AdvertisedResource] = {}
         remove: dict[int, None] = {}
-        bereft: dict[Kind, AdvertisedResource] = {}
+        bereft: dict[AdvertisedKind, AdvertisedResource] = {}
         for resource in went:
             self._go(resource, remove, bereft)
         for advertised in came:
@@ -93,14 +93,14 @@ class OwnAdvertisements:
             return
         kind = self._kinds.get(advertised.where)
         if kind is None:
-            kind = self._kinds[advertised.where] = Kind(read_condition(advertised.where))
+            kind = self._kinds[advertised.where] = AdvertisedKind(read_condition(advertised.where))
         kind.all[advertised.id] = advertised
         if advertised.attached:
             self._tell(kind, advertised, add)
         elif not kind.told and kind.coverer is None:
             self._settle(kind, advertised, add)
 
-    def _go(self, resource: int, remove: dict[int, None], bereft: dict[Kind, AdvertisedResource]) -> None:
+    def _go(self, resource: int, remove: dict[int, None], bereft: dict[AdvertisedKind, AdvertisedResource]) -> None:
         advertised = self._all.pop(resource, None)
         if advertised is None:
             return
@@ -124,7 +124,11 @@ class OwnAdvertisements:
             del self._kinds[advertised.where]
 
     def _replace(
-        self, kind: Kind, last: AdvertisedResource, add: dict[int, AdvertisedResource], remove: dict[int, None]
+        self,
+        kind: AdvertisedKind,
+        last: AdvertisedResource,
+        add: dict[int, AdvertisedResource],
+        remove: dict[int, None],
     ) -> None:
         """None of a kind is told any more: tell another of it, or let what it covered find other coverers."""
         if not kind.all:
@@ -150,7 +154,7 @@ class OwnAdvertisements:
                 kind.moves += 1
                 self._settle(kind, next(iter(kind.all.values())), add)
 
-    def _settle(self, kind: Kind, advertised: AdvertisedResource, add: dict[int, AdvertisedResource]) -> None:
+    def _settle(self, kind: AdvertisedKind, advertised: AdvertisedResource, add: dict[int, AdvertisedResource]) -> None:
         """Tell one of a kind of which none is told, unless another kind covers it."""
         kind.coverer = None if kind.covers or kind.moves >= MOVES_MAX else self._find(kind.condition)
         if kind.coverer is not None:
@@ -158,7 +162,7 @@ class OwnAdvertisements:
         else:
             self._tell(kind, advertised, add)
 
-    def _find(self, condition: ResourceCondition) -> Kind | None:
+    def _find(self, condition: ResourceCondition) -> AdvertisedKind | None:
         """A kind that is told so that every request that overlaps this condition also overlaps it."""
         self.searches += 1
         for slot in islice(self._index.coverers(condition.conjunction), COVERERS_MAX):
@@ -167,7 +171,7 @@ class OwnAdvertisements:
                 return kind
         return None
 
-    def _tell(self, kind: Kind, advertised: AdvertisedResource, add: dict[int, AdvertisedResource]) -> None:
+    def _tell(self, kind: AdvertisedKind, advertised: AdvertisedResource, add: dict[int, AdvertisedResource]) -> None:
         if kind.coverer is not None:
             kind.coverer.covers.pop(kind, None)
             kind.coverer = None
@@ -182,7 +186,7 @@ class OwnAdvertisements:
             kind.slot = slot
             self._by_slot[slot] = kind
 
-    def _leave_index(self, kind: Kind) -> None:
+    def _leave_index(self, kind: AdvertisedKind) -> None:
         if kind.slot >= 0:
             self._index.remove(kind.slot)
             del self._by_slot[kind.slot]

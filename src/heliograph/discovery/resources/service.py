@@ -28,6 +28,7 @@ from heliograph.discovery.resources.messages import (
     ResourceState,
     encode,
 )
+from heliograph.discovery.resources.request_tables import tables_of
 from heliograph.discovery.resources.table import HostingBroker, TableDifference
 from heliograph.discovery.resources.watchers import Watchers
 from heliograph.errors import Reason, UsageError
@@ -51,7 +52,7 @@ _encode = msgspec.json.Encoder().encode
 class ResourceService:
     """A machine: resource discovery for one broker.
 
-    It has 34 methods because the contract of machines and of attending services takes twenty-one of them.
+    It has 35 methods because the contract of machines and of attending services takes twenty-one of them.
     """
 
     def __init__(self, config: ResourcesConfig, *, seed: Seed, incarnation: int) -> None:
@@ -264,7 +265,7 @@ class ResourceService:
         """What it knows and its counters: overview or tables."""
         core = self._core
         if question == "tables":
-            return core.forwarding.tables()
+            return tables_of(core.forwarding)
         if question != "overview":
             raise UsageError("the resource service reports its overview and its tables")
         return overview(core, self._watchers, self._direct)

@@ -1,7 +1,7 @@
 """Order: publications of one publisher session reach each subscription in the order in which they were published.
 
-In:    "published", "reached", "received", "detached", "started", "crashed", "stopped", "fault", "healed", "unlinked"; a
-       broker's overview if a publication came late.
+In:    "published", "reached", "received", "subscribed", "detached", "started", "crashed", "stopped", "fault", "healed",
+       "unlinked"; a broker's overview if a publication came late.
 Out:   a violation for each publication that is read after a later one, whatever their topics; "measured": how many were
        excused.
 State: how far each subscription has read, over which link each publication came, which were between brokers in
@@ -18,14 +18,15 @@ overtaken on the way to this broker. Two things may be read after a later public
   or that the earlier one was published in trouble, excuses nothing. The broker that sent the earlier one must have
   counted as many late publications since it started as subscribers had from it. A crashed broker is asked as it
   crashes.
-- What the publisher repeated. It lost its link after publishing the earlier one, and the subscriber got the later one
-  over a link that ended before it got the earlier one.
+- What the publisher repeated. It lost its link after publishing the earlier one. Besides, that was published before
+  all brokers knew the subscription, or the subscriber got the later one over a link that ended before it got the
+  earlier one.
 """
 
 from __future__ import annotations
 
 from heliograph.sim.checkers.base import Checker
-from heliograph.sim.checkers.maps import AT_ONCE
+from heliograph.sim.checkers.maps import AT_ONCE, SPREAD_NS
 from heliograph.sim.checkers.rules import people
 from heliograph.sim.loop import SECOND
 
@@ -50,6 +51,7 @@ class Order(Checker):
         self._calm: dict[tuple[str, int, str, int], dict[int, int]] = {}  # … and that was not in trouble on its way
         self._published: dict[tuple[str, int], int] = {}  # when
         self._entered: dict[Publication, int] = {}  # when a broker last got it from its publisher
+        self._subscribed: dict[tuple[str, int], int] = {}  # when
         self._broke: dict[str, int] = {}
         self._came: dict[tuple[str, Publication], tuple[Life, int]] = {}  # to a client: from whom, over which link
         self._in_trouble: dict[tuple[Life, Publication], None] = {}  # was in trouble on its way to this broker
@@ -76,6 +78,10 @@ class Order(Checker):
     def on_published(self, who: str, number: int, *_: object) -> None:
         """A program published."""
         self._published[who, number] = self.journal.instant
+
+    def on_subscribed(self, who: str, subscription: int) -> None:
+        """A subscription is in force, but only its own broker knows it."""
+        self._subscribed[who, subscription] = self.journal.instant
 
     def on_detached(self, who: str, *_: object) -> None:
         """A host lost a link."""
@@ -126,9 +132,9 @@ class Order(Checker):
         highest = self._highest.setdefault(key, {})
         calm = self._calm.setdefault(key, {})
         if number < max(highest.values(), default=0):
-            if self._broke.get(publisher, -1) >= self._published[publisher, number]:  # it may have been repeated
-                highest = {each: most for each, most in highest.items() if each >= link}
-                calm = {each: most for each, most in calm.items() if each >= link}
+            first = self._first_that_counts((who, subscription), publication, link)
+            highest = {each: most for each, most in highest.items() if each >= first}
+            calm = {each: most for each, most in calm.items() if each >= first}
             before, most = max(calm.values(), default=0), max(highest.values(), default=0)
             if before < number < most and not self._is_counted(life, publication):
                 before = most
@@ -139,6 +145,15 @@ class Order(Checker):
         self._note_highest(self._highest[key], link, number)
         if self._people[publisher].broker == life[0] or (life, publication) not in self._in_trouble:
             self._note_highest(self._calm[key], link, number)
+
+    def _first_that_counts(self, subscription: tuple[str, int], late: Publication, link: int) -> int:
+        """The first link of the subscriber over which nothing later may have come before this publication."""
+        publisher, _, number = late
+        published = self._published[publisher, number]
+        if self._broke.get(publisher, -1) < published:  # it was not repeated
+            return 0
+        known = self._subscribed.get(subscription, -SPREAD_NS) + SPREAD_NS
+        return link if published >= known else link + 1
 
     def _note_highest(self, highest: dict[int, int], link: int, number: int) -> None:
         highest[link] = max(number, highest.get(link, 0))
