@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from heliograph.errors import Reason
-from heliograph.machine import Peer, Ticket
+from heliograph.machine import Instant, Peer, Ticket
 from heliograph.sim.disk import Contents
 from heliograph.stores.config import StoreConfig
 from heliograph.stores.store import Store
@@ -54,7 +54,14 @@ class Ledge:
         self.settle()
 
     def take(self) -> None:
-        """Carry out what it wants, but for the vault."""
+        """Carry out what it wants, but for the vault. It is woken at once while readings have more to do."""
+        self.take_once()
+        while self.store._channels.is_continued:
+            self.store.wake(self.now)
+            self.take_once()
+
+    def take_once(self) -> Instant | None:
+        """The same for one input; returns when it wants to be woken."""
         effects = self.store.take()
         self.commits += [(ticket, tuple(changes)) for ticket, changes in effects.commits]
         self.reads += effects.reads
@@ -63,6 +70,7 @@ class Ledge:
             for raw in self._splitter.split(b"".join(chunks)):
                 frame = Frame(raw)
                 (self.frames if frame.kind == Kind.STORED else self.said).append(frame)
+        return effects.wake_at
 
     def read(self) -> None:
         """Answer the reads."""

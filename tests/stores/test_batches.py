@@ -309,6 +309,38 @@ def test_parts_are_removed_when_retention_has_removed_what_refers_to_them() -> N
     assert keys(again, REFERRED) == []
 
 
+def test_the_bytes_of_batches_count_where_retention_keeps_the_newest_bytes() -> None:
+    ledge = staging(retain_bytes=3_000)
+    for batch in range(1, 7):
+        stage(ledge, ONE, 20 * batch, 20, batch, "0", previous=20 * batch - 1 if batch > 1 else 0)
+        commit(ledge, batch, ("0", 20))
+    assert ledge.store._tail.referred_bytes > 3 * 3_000
+    ledge = Ledge(ledge.vault, retain_bytes=3_000)  # what is forgotten and what is not is in the vault
+    for _ in range(5):
+        ledge.wait(2_000)
+        ledge.settle()
+    left = ledge.store._tail.referred_bytes
+    assert ledge.vault.logs["main"].first == 80, "of two batches, the older one is partly within the limit"
+    assert 4_900 < left < 5_000
+    again = Ledge(ledge.vault, retain_bytes=3_000)
+    assert again.store._tail.referred_bytes == left
+    for _ in range(70):
+        again.wait(1_000)
+        again.settle()
+    assert len(staged_logs(again)) == 2
+    assert [position for position, _, _ in read(again)] == list(range(80, 120))
+
+
+def test_the_bytes_of_a_batch_that_could_not_be_committed_do_not_count() -> None:
+    ledge = staging()
+    stage(ledge, ONE, 1, 2, 1, "0")
+    ledge.ask(stores.CommitBatch(f"{ledge.id:016x}", "job", 1, [("0", 2)]))
+    ledge.read()
+    assert ledge.store._tail.referred_bytes > 0
+    ledge.fail(Reason.VAULT_FULL)
+    assert ledge.store._tail.referred_bytes == 0
+
+
 def test_a_vault_of_before_goes_on() -> None:
     """Then a state had a number and a position only, and the key of a visible part no value."""
     ledge = staging()

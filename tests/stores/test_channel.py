@@ -15,6 +15,8 @@ from heliograph.model.origin import origin_of
 from heliograph.notes import RecordsDamaged
 from heliograph.sim.storing.notebook import Notebook
 from heliograph.sim.storing.reader import DurableReader
+from heliograph.stores.channel import CONDITION_WORK, TOPIC_WORK
+from heliograph.stores.channels import WORK_MAX
 from heliograph.stores.gathering import RUN_BYTES
 from heliograph.vault import READ_RUNS_MAX, TailDamage, Trim, VaultOpened
 from heliograph.wire import stores
@@ -418,3 +420,62 @@ def test_the_simulated_reader_takes_each_position_once() -> None:
     for frame in [frame for frame in ledge.frames if not frame.flags]:
         reader.heard(Frame(frame.raw), 0)
     assert [record[1] for record in notebook.read["r"]] == list(range(6))
+
+
+def examined(ledge: Ledge) -> list[int]:
+    return [row["cursor"] for row in ledge.store.report("channels")]
+
+
+@pytest.mark.req("O6")
+@pytest.mark.parametrize(
+    ("asked", "most"),
+    [
+        ({"language": "predicates", "where": "n = -1"}, WORK_MAX // CONDITION_WORK),
+        ({"filter": "nothing/+"}, WORK_MAX // TOPIC_WORK),
+    ],
+)
+def test_all_readings_together_examine_little_in_one_input_and_each_gets_its_turn(
+    asked: dict[str, Any], most: int
+) -> None:
+    ledge = Ledge()
+    count = 5_000
+    for start in range(0, count, 1_000):
+        some = range(start, start + 1_000)
+        ledge.deliver(*(event(b"t/%d" % number, b"", ORIGIN, number + 1, b'{"n":%d}' % number) for number in some))
+        ledge.settle()
+    ledge.frames.clear()
+    ledge.store.press(1, True, ledge.now)
+    for number in range(8):
+        ledge.ask(stores.OpenChannel(f"{ledge.id:016x}", number, end=count, window=100_000, **asked))
+    ledge.store.press(1, False, ledge.now)
+    inputs, before = 0, 0
+    while examined(ledge) and min(examined(ledge)) < count:
+        wake_at = ledge.take_once()
+        assert sum(examined(ledge)) - before <= most, "in one input"
+        before = sum(examined(ledge))
+        assert max(examined(ledge)) - min(examined(ledge)) <= most, "in turn"
+        if before < 8 * count:
+            assert wake_at == ledge.now, "the rest is done at once"
+        ledge.store.wake(ledge.now)
+        inputs += 1
+    assert inputs > 8
+    assert sorted(each["channel"] for each in notices(ledge)) == [*range(8)], "all have reached their ends"
+
+
+@pytest.mark.req("O6")
+def test_inputs_that_come_before_the_next_wake_do_not_add_to_the_work_of_readings() -> None:
+    ledge = Ledge()
+    ledge.deliver(*(event(b"t", b"", ORIGIN, number, b'{"n":1}') for number in range(1, 1_001)))
+    ledge.settle()
+    ledge.store.press(1, True, ledge.now)
+    ledge.ask(stores.OpenChannel(f"{ledge.id:016x}", 1, language="predicates", where="n = 2"))
+    ledge.store.press(1, False, ledge.now)
+    ledge.take_once()
+    [before] = examined(ledge)
+    for _ in range(5):
+        ledge.store.press(1, False, ledge.now)
+        ledge.take_once()
+    assert examined(ledge) == [before]
+    ledge.store.wake(ledge.now)
+    ledge.take_once()
+    assert examined(ledge) > [before]

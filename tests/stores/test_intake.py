@@ -109,7 +109,7 @@ def test_a_chain_that_never_closes_is_asked_for_ever_more_rarely_and_given_up() 
     assert json.loads(ledge.acknowledgements()[-1][1])["refused"] == [[9, Reason.CHAIN_BROKEN]]
     report = ledge.store.report("overview")
     assert (report["early"], report["broken"], report["next"]) == (2, 2, 0)
-    assert ledge.store._intake._early_bytes == 0
+    assert ledge.store._intake._waiting.bytes == 0
     ledge.deliver(ledge.reliable(8, 0), ledge.reliable(9, 8, Flag.REPEAT))
     ledge.settle()
     assert kept(ledge) == [8, 9], "what is repeated in order is kept as ever"

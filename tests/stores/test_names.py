@@ -11,17 +11,21 @@ from typing import Any, cast
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from heliograph.errors import Reason
 from heliograph.machine import Instant
 from heliograph.sim.disk import Contents
 from heliograph.sim.storing.store_user import StoreUser
 from heliograph.stores.config import StoreConfig
+from heliograph.stores.names import NameOwner, Names, NameState, lister_of
 from heliograph.vault import Put
 from heliograph.wire import stores
 from heliograph.wire.bodies import Body
 from heliograph.wire.frames import Frame, Kind, ServiceFlag, event
 from heliograph.wire.limits import FRAME_BYTES_MAX
+from heliograph.wire.name_proofs import hash_of
 from tests.stores.ledge import ORIGIN, Ledge
 from tests.stores.stage import Stage
 
@@ -284,3 +288,60 @@ def test_a_holder_gets_as_many_places_as_it_leaves_to_others() -> None:
     assert counter.open(MINE, "last", entity="anonymous", source="10.0.0.99")["created"]
     counter.say(stores.DropName(counter.store, "0-0"), entity="e0")
     assert counter.open(MINE, "again", entity="anonymous", source="10.0.0.100")["created"]
+
+
+@pytest.mark.req("O6")
+def test_listing_names_looks_only_at_the_page_of_the_asker() -> None:
+    counter = Counter(names_per_entity_max=5_000)
+    names = counter.ledge.store._names
+    for number in range(4_000):
+        owner = NameOwner("p", hash_of(proof(MINE, counter.store)) if number % 2 else "l", "10.0.0.1")
+        names.put(("anonymous", f"n{number:04}"), NameState("#", 0, owner=owner))
+    mine: list[str] = []
+    found: dict[str, Any] = {"more": True}
+    while found.get("more"):
+        before = names.looked_at
+        after = f"anonymous/{mine[-1]}" if mine else ""
+        body = stores.ListNames(counter.store, after=after, owner=proof(MINE, counter.store))
+        found = counter.say(body, entity="anonymous")
+        mine += [each["name"] for each in found["names"]]
+        assert names.looked_at - before == len(found["names"]) <= 100
+    assert mine == [f"n{number:04}" for number in range(1, 4_000, 2)]
+    before = names.looked_at
+    for entity, shown in (("anonymous", proof(THEIRS, counter.store)), ("anonymous", ""), ("bob", "")):
+        assert counter.say(stores.ListNames(counter.store, owner=shown), entity=entity)["names"] == []
+    assert names.looked_at == before
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["put", "put", "drop"]),
+            st.sampled_from([("anonymous", "a"), ("anonymous", "b"), ("e", "a"), ("e", "b"), ("f", "a")]),
+            st.sampled_from(["", "l1", "l2", None]),
+            st.integers(0, 5),
+        ),
+        max_size=30,
+    )
+)
+def test_names_are_listed_by_who_may_and_held_back_from_the_lowest_position(steps: list[Any]) -> None:
+    names, known = Names(StoreConfig()), dict[tuple[str, str], NameState]()
+    for do, key, lists, before in steps:
+        if do == "put":
+            has_owner = lists is not None and key[0] == "anonymous"
+            owner = NameOwner("p", hash_of(lists)) if has_owner else None
+            known[key] = NameState("#", before, owner=owner)
+            names.put(key, known[key])
+        else:
+            assert (names.drop(key) is None) == (known.pop(key, None) is None)
+        assert names.held == min((state.before for state in known.values()), default=None)
+        assert names.page(("", ""), 9, None) == (sorted(known.items(), key=lambda item: item[0]), False)
+        for shown in ("", "l1", "l2"):
+            hashed = hash_of(shown)
+            listed = [key for key, _ in names.page(("", ""), 9, lister_of("anonymous", shown))[0]]
+            owned = [key for key, state in known.items() if hashed and state.owner and state.owner.lists == hashed]
+            assert listed == sorted(owned)
+        assert [key for key, _ in names.page(("", ""), 9, lister_of("e", "l1"))[0]] == sorted(
+            key for key in known if key[0] == "e"
+        )

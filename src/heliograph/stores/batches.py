@@ -13,7 +13,7 @@ dropped with it. A commit that says ``once``, or that is empty, makes no publish
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -197,10 +197,17 @@ class Batches:
         wall = self._wall(now)
         named = [found[part] for part, count in parts.items() if count]
         appends = [
-            Append(MAIN, refer(log.name, start), min(RUN_RECORDS_MAX, log.next - start), wall, wall)
+            Append(MAIN, refer(log.name, start, self._tail.refer(size)), count, wall, wall)
             for log in named
-            for start in range(log.first, log.next, RUN_RECORDS_MAX)
+            for start, count, size in _pieces(log)
         ]
+        size = sum(log.bytes for log in named)
+        fails = self._failing(key, asked)[0]
+
+        def failed(reason: Reason, now: Instant) -> None:
+            self._tail.refer(-size)
+            fails(reason, now)
+
         begin = self._tail.log.next + self._vault.adding  # behind what is being committed
         notes = self._notes(key, asked, named, begin, wall)
         unnamed = dropped(log for part, log in found.items() if part not in parts) if named else []
@@ -221,12 +228,13 @@ class Batches:
             asked.answered(RequestDone(batch=request.batch, position=position))
             self._end(key)
 
-        changes = [*appends, *notes, *unnamed]
+        sums = [self._tail.referred_put()] if appends else []
+        changes = [*appends, *notes, *unnamed, *sums]
         if not changes:  # an empty batch of a publisher that is not known
             asked.answered(RequestDone(batch=request.batch, position=begin))
             self._end(key)
             return
-        self._vault.commit(changes, answered, self._failing(key, asked)[0])
+        self._vault.commit(changes, answered, failed)
 
     def _notes(self, key: BatchKey, asked: _WaitingCommit, named: list[Log], begin: int, wall: int) -> list[Change]:
         """What the vault keeps of a batch that begins at this position."""
@@ -291,6 +299,14 @@ class Batches:
                 changes.append(kept(key, replace(state, used_ns=wall)))
         if changes:
             self._vault.commit(changes, lambda _, now: None, lambda reason, now: None)
+
+
+def _pieces(log: Log) -> Iterator[tuple[int, int, int]]:
+    """A part in as many pieces as runs refer to it: where each begins, its publications and its share of the bytes."""
+    all = log.next - log.first
+    for start in range(log.first, log.next, RUN_RECORDS_MAX):
+        end = min(start + RUN_RECORDS_MAX, log.next)
+        yield start, end - start, log.bytes * (end - log.first) // all - log.bytes * (start - log.first) // all
 
 
 def _becomes_known(request: CommitBatch) -> bool:

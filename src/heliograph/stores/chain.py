@@ -15,8 +15,10 @@ from enum import Enum
 from struct import Struct
 
 from heliograph.machine import Instant
+from heliograph.model.identity import ANONYMOUS
+from heliograph.stores.names import Holder
 
-STATE = Struct("<QQ")  # have, time of the last change; then the publisher's inbox and entity, each on a line
+STATE = Struct("<QQ")  # have, time of the last change; then the publisher's inbox, entity and source, each on a line
 EARLY_MAX = 20_000  # of one chain
 EARLY_BYTES_MAX = 8 << 20
 REFUSED_MAX = 1_024  # told with one acknowledgement
@@ -52,12 +54,14 @@ class Chain:
         "inbox",
         "is_read",
         "refused",
+        "source",
         "taken",
     )
 
     def __init__(self, origin_inbox: str = "") -> None:
         self.inbox = origin_inbox  # where acknowledgements go; empty: unknown
-        self.entity = ""  # known once the publisher has attached
+        self.entity = ""  # known once the publisher has attached …
+        self.source = ""  # … and the address that it counts for
         self.have = 0  # durable
         self.taken = 0  # given to the vault, perhaps not durable yet
         self.highest = 0  # highest number ever received
@@ -98,6 +102,17 @@ class Chain:
             self._forget_old()
         return Verdict.TAKEN
 
+    def would_wait(self, sequence: int, previous: int, raw: bytes) -> int:
+        """The bytes that this publication, if it is offered, adds to what waits."""
+        if self.is_read and (sequence <= self.taken or previous <= self.taken or previous in self._early):
+            return 0
+        return len(raw) if self._has_room(raw) else 0
+
+    @property
+    def holder(self) -> Holder:
+        """Whom it counts for."""
+        return self.entity, self.source if self.entity == ANONYMOUS.entity else ""
+
     def is_next(self, sequence: int, previous: int) -> bool:
         """True if this follows the last one taken, and none waits."""
         return previous == self.taken < sequence and self.is_read and not self._early
@@ -130,25 +145,27 @@ class Chain:
         self.is_read = True
         if state is not None and len(state) >= STATE.size:
             self.have = self.taken = STATE.unpack_from(state)[0]
-            inbox, _, entity = state[STATE.size :].decode(errors="replace").partition("\n")
+            inbox, entity, source, *_ = [*state[STATE.size :].decode(errors="replace").split("\n"), "", ""]
             self.inbox = self.inbox or inbox
-            self.entity = self.entity or entity
+            if not self.entity:
+                self.entity, self.source = entity, source
         unread, self._unread = self._unread, []
         self.early_bytes = 0
         return unread
 
     def state(self, sequence: int, wall_ns: int) -> bytes:
         """The state for the vault once everything up to this number is durable."""
-        return STATE.pack(sequence, max(0, wall_ns)) + f"{self.inbox}\n{self.entity}".encode()
+        return STATE.pack(sequence, max(0, wall_ns)) + f"{self.inbox}\n{self.entity}\n{self.source}".encode()
 
     def made_durable(self, sequence: int) -> None:
         """Everything up to here is durable."""
         self.have = max(self.have, sequence)
 
-    def attach(self, inbox: str, entity: str) -> None:
+    def attach(self, inbox: str, entity: str, source: str) -> None:
         """Its publisher has attached."""
         self.inbox = inbox
         self.entity = entity
+        self.source = source
 
     def refuse(self, sequence: int, code: int) -> None:
         """A publication that is not kept; the publisher is told once, if it has attached."""
@@ -191,6 +208,13 @@ class Chain:
         self.early_bytes = 0
         self._asked_at = None
         return count
+
+    def give_way(self) -> None:
+        """Forget what waits. Its publisher sends it again, beginning with what is missing."""
+        self._early.clear()
+        self._unread.clear()
+        self.early_bytes = 0
+        self._asked_at = None
 
     def reset(self) -> None:
         """Publications that were taken but are not durable are lost, and must be sent again."""

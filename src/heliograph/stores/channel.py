@@ -23,7 +23,7 @@ from heliograph.stores.names import NameKey, Span
 from heliograph.stores.references import PartReference, reference_of, resolved
 from heliograph.vault import Damage, Run
 from heliograph.wire.events import select
-from heliograph.wire.frames import SCAN
+from heliograph.wire.frames import LENGTH, SCAN
 from heliograph.wire.limits import HEAD_BYTES
 from heliograph.wire.stores import NUMBER_MAX, OFFSETS_MAX, STORED_BYTES, STORED_BYTES_BULK, TAKEN_MAX, span, stored
 
@@ -32,7 +32,15 @@ UNDER_WAY_BYTES_BULK = 3 << 20  # with a frame more, it is less than the broker 
 BULK_WINDOW = 16_384  # a reader that may have so many under way reads much: larger frames cost less
 TOPICS_MAX = 4_096
 LOST_NS = 1_000_000_000  # what was sent and not received by then is sent again
-LOOKED_MAX = 16_000  # publications examined at once: an input must not take long, and their offsets must fit the frame
+LOOKED_MAX = 16_000  # publications examined for one frame: their offsets must fit it
+# What examining costs, in units of about 50 ns
+LOOK_WORK = 1  # a publication if only its topic decides
+TOPIC_WORK = 32  # a topic that was not judged before
+DONE_WORK = 16  # a publication if some are acknowledged out of order
+CONDITION_WORK = 64  # a publication with a condition
+RUN_WORK = 64
+PRICE_MIN = 8  # what a publication is taken to need at least, as new topics may follow known ones
+COPIED_PER_UNIT = 512  # bytes of publications that match
 NS_PER_US = 1_000
 LONG_NS = 1 << 60  # 36 years: with a pace next to zero a reading waits no longer than that
 TIMES_APART_US = 1_000  # of two times of storing that are told apart
@@ -85,6 +93,10 @@ class Channel:
         self._with_times = with_times
         self._taken: list[tuple[int, int]] = []  # positions and times of storing in the last frame
         self._topics: dict[bytes, bool] = {}
+        self._judged = 0  # topics, for the last frame
+        self.worked = 0  # in all
+        self._price = self._look_work + TOPIC_WORK  # the work that a publication is expected to need
+        self._place: tuple[Run, int, int] | None = None  # in a run: the position reached, and its offset in bytes
         self._ahead: deque[Run | Damage] = deque()
         self._under_way: deque[tuple[int, int, int]] = deque()  # end position, publications, bytes
         self.under_way = 0
@@ -200,16 +212,26 @@ class Channel:
         self.due_at = self.began_at + int(min((first.first_ns - self.base_ns) / self.pace, LONG_NS))
         return now >= self.due_at
 
-    def next_frame(self, store: int, now: Instant) -> bytes | None:
-        """A STORED frame with what matches in the runs ahead; None if nothing matches, or nothing is ahead."""
+    def next_frame(self, store: int, now: Instant, work_max: int) -> bytes | None:
+        """A STORED frame with what matches in the runs ahead, as far as about so much work gets (``worked`` grows
+        by what it was); None if nothing matches, or nothing is ahead."""
         frames: list[bytes] = []
         chosen: list[range] = []  # offsets from the base
-        size = count = looked = 0
+        size = count = looked = runs = 0
         base = self.sent_to
         self._taken = []
+        self._judged = work = 0
+        worked = self.worked
         room = min(self.window - self.under_way, OFFSETS_MAX)
         full = STORED_BYTES_BULK if self.is_bulk else STORED_BYTES
-        while self._ahead and size < full and count < room and looked < LOOKED_MAX and not self.is_over:
+        while (
+            self._ahead
+            and size < full
+            and count < room
+            and looked < LOOKED_MAX
+            and work < work_max
+            and not self.is_over
+        ):
             run = self._ahead[0]
             if reference_of(run) is not None:
                 break
@@ -218,13 +240,16 @@ class Channel:
                 break
             if self.cursor - base > 0xFFFF_0000 or (self.end is not None and self.cursor >= self.end):
                 break
-            room_here = min(room - count, LOOKED_MAX - looked)
+            affordable = max(1, (work_max - work) // max(PRICE_MIN, self._price))
+            room_here = min(room - count, LOOKED_MAX - looked, affordable)
             if self.end is not None:
                 room_here = min(room_here, self.end - self.cursor)
             before, known = self.cursor, len(chosen)
             size += self._choose(run, base, room_here, full - size, frames, chosen)
             count += sum(map(len, chosen[known:]))
             looked += self.cursor - before
+            work = self._reckon(looked, size, runs := runs + 1)
+            self.worked = worked + work
             if self._with_times and len(chosen) > known:
                 self._tell_time(before, run.last_ns // NS_PER_US)
             if self.cursor >= run.next:
@@ -238,24 +263,43 @@ class Channel:
         self.moved_at = now
         return self._frame(store, frames, _joined(chosen), size)
 
+    def _reckon(self, looked: int, size: int, runs: int) -> int:
+        """The work for the frame so far, and with it what the next publications are expected to need."""
+        examining = looked * self._look_work + self._judged * TOPIC_WORK
+        if looked:
+            self._price = -(-examining // looked)
+        return examining + size // COPIED_PER_UNIT + runs * RUN_WORK
+
+    @property
+    def _look_work(self) -> int:
+        if self._condition is not None:
+            return CONDITION_WORK
+        return DONE_WORK if self._done else LOOK_WORK
+
+    @property
+    def _is_plain(self) -> bool:
+        """True if only topics decide."""
+        return self._condition is None and not self._done
+
     def _choose(
         self, run: Run, base: int, count_max: int, bytes_max: int, frames: list[bytes], chosen: list[range]
     ) -> int:
         """Examine publications of a run from the cursor on; adds those that match to ``frames``. Returns their size."""
-        if self._condition is None and not self._done:
+        if self._is_plain:
             looked, size = self._choose_topics(run, base, count_max, bytes_max, frames, chosen)
             if looked:
                 return size
         data, cursor = run.data, self.cursor
-        ends = frames_of(data, 0)
-        skipped = cursor - run.position
-        start = piece_at = ends[skipped - 1] if skipped else 0
+        start = piece_at = self._offset_of(run)
         first = cursor  # of the piece
-        plain = self._condition is None and not self._done
+        plain = self._is_plain
         last, wanted, size = b"", False, 0
         unpack = SCAN.unpack_from
-        for end in ends[skipped : skipped + count_max]:
-            _, word, _, _, _ = unpack(data, start)
+        for _ in range(count_max):
+            if start + HEAD_BYTES > len(data):
+                break
+            length, word, _, _, _ = unpack(data, start)
+            end = start + LENGTH.size + length
             topic = data[start + HEAD_BYTES : start + HEAD_BYTES + (word >> 16)]
             if topic != last:
                 last, wanted = topic, self._wants_topic(topic)
@@ -274,7 +318,15 @@ class Channel:
             frames.append(data[piece_at:start])
             chosen.append(range(first - base, cursor - base))
         self.cursor = cursor
+        self._place = (run, cursor, start)
         return size
+
+    def _offset_of(self, run: Run) -> int:
+        """Where the publication at the cursor begins in a run."""
+        if self._place is not None and self._place[0] is run and self._place[1] == self.cursor:
+            return self._place[2]
+        skipped = self.cursor - run.position
+        return frames_of(run.data, 0)[skipped - 1] if skipped else 0
 
     def _choose_topics(
         self, run: Run, base: int, count_max: int, bytes_max: int, frames: list[bytes], chosen: list[range]
@@ -319,6 +371,7 @@ class Channel:
         if wanted is None:
             if len(self._topics) >= TOPICS_MAX:
                 self._topics.clear()
+            self._judged += 1
             wanted = self._topics[topic] = matches(self._filter, topic) and self._hearer.may_hear(topic)
         return wanted
 

@@ -11,6 +11,7 @@ its position.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 
 from heliograph.errors import ProtocolError, Reason
@@ -36,7 +37,8 @@ READ_BYTES = 1 << 18
 READ_BYTES_BULK = 1 << 20
 OF_SESSION_MIN = 64  # readings that one session may always have open; beyond it, a quarter of all …
 # … and an entity, or a source of clients without credentials, as many as are still free for others
-FRAMES_AT_ONCE = 8  # of one channel, before another gets its turn
+WORK_MAX = 20_000  # for all readings together, in one input: about a millisecond (see channel.py)
+TURN_WORK = 400  # a turn of a reading, whatever it does
 
 ChannelKey = tuple[bytes, int]
 
@@ -63,6 +65,7 @@ class Channels:
         self._by_name: dict[NameKey, ChannelKey] = {}
         self._ready: dict[ChannelKey, None] = {}  # channels that may have something to do
         self._caught_up: dict[ChannelKey, None] = {}  # channels that wait for the log to grow
+        self.is_continued = False  # True: there is more to do at the next wake, which comes at once
         self._store = 0
         self._is_pressed = False
         self.delivered = 0  # frames
@@ -211,21 +214,35 @@ class Channels:
         self._is_pressed = pressed
 
     def flush(self, now: Instant) -> None:
-        """Send what can be sent, each channel in its turn."""
-        if self._is_pressed:
+        """Send what can be sent, each channel in its turn, until it is enough for this input. The rest is left to the
+        next wake: inputs that come before it do not add to that."""
+        if self._is_pressed or self.is_continued:
             return
-        ready, self._ready = self._ready, {}
-        for here in ready:
+        left = WORK_MAX
+        turns = deque(self._ready)
+        while turns and left > 0:
+            here = turns.popleft()
+            self._ready.pop(here, None)
             channel = self._channels.get(here)
-            if channel is not None and self._serve_guarded(here, channel, now):
+            if channel is None:
+                continue
+            left -= TURN_WORK
+            before = channel.worked
+            if self._serve_guarded(here, channel, max(1, left), now):
                 self._ready[here] = None
+                turns.append(here)
+            left -= channel.worked - before
         if self._ready:
-            self._timers.set("channels", now, lambda _: None)
+            self.is_continued = True
+            self._timers.set("channels", now, self._continue)
 
-    def _serve_guarded(self, here: ChannelKey, channel: Channel, now: Instant) -> bool:
+    def _continue(self, now: Instant) -> None:
+        self.is_continued = False
+
+    def _serve_guarded(self, here: ChannelKey, channel: Channel, work_max: int, now: Instant) -> bool:
         """The same; what raises ends this reading, and no other."""
         try:
-            return self._serve(here, channel, now)
+            return self._serve(here, channel, work_max, now)
         except Exception as error:
             self._guard.caught("reading of a store", error, now, entity=channel.key[0] if channel.key else "")
             self._fail(here)
@@ -234,34 +251,33 @@ class Channels:
     def _fail(self, here: ChannelKey) -> None:
         self.close(here, Reason.INTERNAL_ERROR, "a bug in this store, which its log describes")
 
-    def _serve(self, here: ChannelKey, channel: Channel, now: Instant) -> bool:
-        """Send a few frames. Returns True if there is more to do at once."""
-        for _ in range(FRAMES_AT_ONCE):
-            if channel.is_reading or channel.is_over or not channel.has_credit:
-                return False
-            if not channel.has_ahead and not self._fetch(here, channel, now):
-                return False
-            damage = channel.take_damage()
-            if damage is not None:
-                self._gap(channel, damage.next, Reason.VAULT_DAMAGED, damage.problem)
-                continue
-            reference = channel.take_reference()
-            if reference is not None:
-                self._follow(here, channel, *reference)
-                return False
-            if not channel.is_due(now):
-                assert channel.due_at is not None
-                self._timers.set(("pace", here), channel.due_at, lambda at: self._ready.update({here: None}))
-                return False
-            frame = channel.next_frame(self._store, now)
-            if frame is not None:
-                self.delivered += 1
-                if channel.taken:
-                    self._notice(channel, Notice(channel.number, channel.sent_to, taken=channel.taken))
-                self._send(frame)
-            if channel.is_over:
-                self._end(channel)
-                return False
+    def _serve(self, here: ChannelKey, channel: Channel, work_max: int, now: Instant) -> bool:
+        """A turn: send a frame, or examine what so much work gets. Returns True if there is more to do at once."""
+        if channel.is_reading or channel.is_over or not channel.has_credit:
+            return False
+        if not channel.has_ahead and not self._fetch(here, channel, now):
+            return False
+        damage = channel.take_damage()
+        if damage is not None:
+            self._gap(channel, damage.next, Reason.VAULT_DAMAGED, damage.problem)
+            return True
+        reference = channel.take_reference()
+        if reference is not None:
+            self._follow(here, channel, *reference)
+            return False
+        if not channel.is_due(now):
+            assert channel.due_at is not None
+            self._timers.set(("pace", here), channel.due_at, lambda at: self._ready.update({here: None}))
+            return False
+        frame = channel.next_frame(self._store, now, work_max)
+        if frame is not None:
+            self.delivered += 1
+            if channel.taken:
+                self._notice(channel, Notice(channel.number, channel.sent_to, taken=channel.taken))
+            self._send(frame)
+        if channel.is_over:
+            self._end(channel)
+            return False
         return True
 
     def _fetch(self, here: ChannelKey, channel: Channel, now: Instant) -> bool:

@@ -3,8 +3,8 @@
 In:    deliveries of whole EVENT frames; answers of the vault.
 Out:   commits; acknowledgements to publishers; runs for readers.
 State: chains of publishers (bounded; the vault has the rest), publications gathered and those being committed.
-Not here: one publisher's order (chain.py), asking for what is missing (asking.py), the content of a commit
-          (gathering.py), readers (channels.py), batches (batches.py).
+Not here: one publisher's order (chain.py), room for what waits (waiting.py), asking for what is missing (asking.py),
+          the content of a commit (gathering.py), readers (channels.py), batches (batches.py).
 
 Arriving publications are gathered while commits are in progress, so that a store under load writes few large runs.
 Nothing is acknowledged before ``done``, unless the settings say ``unsafe_ack``. When the vault falls behind, the store
@@ -28,6 +28,7 @@ from heliograph.stores.asking import Asking
 from heliograph.stores.chain import ASK_NS, Chain, Verdict
 from heliograph.stores.gathering import RUN_BYTES, CommitGroup, CommitTimes, Gathering
 from heliograph.stores.vault_calls import VaultCalls
+from heliograph.stores.waiting import EarlyShares
 from heliograph.vault import Append, Change, Committed, KeysRead, Put, ReadKeys, Run
 from heliograph.wire import stores as wire
 from heliograph.wire.frames import SCAN, Flag
@@ -38,7 +39,7 @@ NS_PER_MS = 1_000_000
 CHAINS_MAX = 65_536
 COMMITS_MAX = 2  # in progress: meanwhile the next one grows
 COMMIT_BYTES = 8 << 20
-EARLY_BYTES_MAX = 64 << 20  # of all chains together
+EARLY_BYTES_MAX = 64 << 20  # of all chains together; beyond it, whoever has most gives way
 FULL_PAUSE_MS = 1_000
 FLAGS = 5  # the offset of the flags in an EVENT
 DIRECTED, REPEAT = int(Flag.DIRECTED), int(Flag.REPEAT)
@@ -131,9 +132,13 @@ class Intake:
         self._under_way: deque[CommitGroup] = deque()
         self._under_way_bytes = 0
         self._owed: dict[int, None] = {}  # origins to be acknowledged or asked at the next flush
-        self._early_bytes = 0
         self._attaching: list[tuple[int, Callable[[int], None]]] = []
-        self._asking = Asking(timers, self._chains, lambda origin: self._owed.update({origin: None}), self._give_up)
+
+        def owe(origin: int) -> None:
+            self._owed[origin] = None
+
+        self._waiting = EarlyShares(EARLY_BYTES_MAX, self._chains, owe)
+        self._asking = Asking(timers, self._chains, owe, self._give_up)
         self.counts = IntakeCounts()
         self.times = CommitTimes()
 
@@ -143,11 +148,11 @@ class Intake:
         self._id_text = f"{id:016x}"
         self.state = "open"
         self._gathering.clear()
-        self._early_bytes = 0
+        self._waiting.clear()
         for origin, chain in list(self._chains.items()):
             if chain.inbox:
                 new = self._chains[origin] = Chain(chain.inbox)  # which keeps only the publisher's address
-                new.attach(chain.inbox, chain.entity)
+                new.attach(chain.inbox, chain.entity, chain.source)
                 self._read(origin, new)
             else:
                 del self._chains[origin]
@@ -261,8 +266,9 @@ class Intake:
     def _take_reliable(self, origin: int, sequence: int, quality: QualityMark, raw: bytes, now: Instant) -> None:
         chain = self._chain(origin)
         is_nobody = bool(quality.publisher) and chain is not None and chain.is_read and not chain.entity
-        is_full = not self._has_room or self._early_bytes > EARLY_BYTES_MAX
-        if chain is None or is_nobody or is_full or self.state != "open":
+        waits = 0 if chain is None else chain.would_wait(sequence, quality.previous, raw)
+        is_shut = is_nobody or not self._has_room or self.state != "open"
+        if chain is None or is_shut or not self._waiting.make_room(origin, chain, waits):
             self.counts.dropped += 1
             if chain is not None:
                 self._owed[origin] = None
@@ -270,7 +276,8 @@ class Intake:
         taken: list[tuple[int, bytes]] = []
         before = chain.early_bytes
         verdict = chain.offer(sequence, quality.previous, raw, taken)
-        self._early_bytes += chain.early_bytes - before
+        if chain.early_bytes != before:
+            self._waiting.count(origin, chain)
         if verdict is Verdict.TAKEN:
             for number, frame in taken:
                 self._keep(origin, chain, number, frame)
@@ -347,8 +354,9 @@ class Intake:
         def answered(found: KeysRead, now: Instant) -> None:
             if self._chains.get(origin) is not chain:
                 return
-            self._early_bytes -= chain.early_bytes
-            for sequence, previous, raw in chain.read(dict(found.pairs).get(key)):
+            unread = chain.read(dict(found.pairs).get(key))
+            self._waiting.set(origin, chain.holder, 0)
+            for sequence, previous, raw in unread:
                 quality = QualityMark(self._id_text, previous, "?" if raw[FLAGS] & DIRECTED else "")
                 self._take_reliable(origin, sequence, quality, raw, now)
             self._owed[origin] = None
@@ -356,6 +364,7 @@ class Intake:
 
         def unanswered(reason: Reason, now: Instant) -> None:
             if self._chains.get(origin) is chain:
+                self._waiting.set(origin, chain.holder, 0)
                 del self._chains[origin]
             self._answer_attached()
 
@@ -363,12 +372,13 @@ class Intake:
 
     # -- publishers ---------------------------------------------------------------------------------------------
 
-    def attach(self, origin: int, inbox: str, entity: str, answer: Callable[[int], None]) -> bool:
+    def attach(self, origin: int, inbox: str, entity: str, source: str, answer: Callable[[int], None]) -> bool:
         """A publisher attached. ``answer`` gets the number that we have, once everything accepted is durable."""
         chain = self._chain(origin)
         if chain is None:
             return False
-        chain.attach(inbox, entity)
+        chain.attach(inbox, entity, source)
+        self._waiting.count(origin, chain)
         self._attaching.append((origin, answer))
         self._answer_attached()
         return True
@@ -387,8 +397,8 @@ class Intake:
 
     def _give_up(self, origin: int, chain: Chain) -> None:
         """What is missing does not come: forget what waits for it, and tell the publisher."""
-        self._early_bytes -= chain.early_bytes
         self.counts.broken += chain.give_up(Reason.CHAIN_BROKEN)
+        self._waiting.count(origin, chain)
         self._owed[origin] = None
 
     def _acknowledge(self, chain: Chain, durable: int) -> None:
@@ -459,7 +469,7 @@ class Intake:
         self.counts.failures += 1
         self.state = reason.word
         self._gathering.clear()
-        self._early_bytes = 0
+        self._waiting.clear()
         for origin, chain in self._chains.items():
             chain.reset()
             self._owed[origin] = None
@@ -483,6 +493,11 @@ class Intake:
         do not count, as that one has to come."""
         mark = self._bytes_max // (4 if was else 2)
         return self.waiting_bytes >= mark and self.id != 0 and self.state == "open"
+
+    @property
+    def gave_way(self) -> int:
+        """How many chains were made to forget what waited in them, as others needed the room."""
+        return self._waiting.gave_way
 
     @property
     def chains(self) -> int:

@@ -1,8 +1,9 @@
 """Names: durable subscriptions, and how far each has acknowledged.
 
 In:    openings, acknowledgements, drops; the vault's content.
-Out:   changes to the vault; the position below which the log is not needed; whether a client may use a name.
-State: all durable subscriptions (bounded).
+Out:   changes to the vault; the position below which the log is not needed; whether a client may use a name; pages of
+       names.
+State: all durable subscriptions (bounded), in order, and in order for each client that may list them.
 Not here: reading for them (channels.py), forgetting parts of the log (retention.py), proofs (wire/name_proofs.py).
 
 A name belongs to an entity: no other entity can use it. Clients without credentials are all the entity ``anonymous``;
@@ -15,6 +16,7 @@ many names as are still free for the others, so the last holder to come finds a 
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
 
 import msgspec
@@ -52,6 +54,7 @@ class NameState(msgspec.Struct, frozen=True, omit_defaults=True):
 
 NameKey = tuple[str, str]  # entity, name
 Holder = tuple[str, str]  # entity, and for clients without credentials the source
+Lister = tuple[str, str]  # entity, and for clients without credentials the hash of what they show to list names
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(NameState).decode
@@ -64,12 +67,20 @@ class Names:
         self._config = config
         self._names: dict[NameKey, NameState] = {}
         self._per_holder: dict[Holder, int] = {}
+        self._ordered: list[NameKey] = []
+        self._of_lister: dict[Lister, list[NameKey]] = {}
+        self._held: int | None = None
+        self._is_held_known = True
+        self.looked_at = 0  # names, to list them
         self.damaged = 0
 
     def clear(self) -> None:
         """The vault is read again."""
         self._names.clear()
         self._per_holder.clear()
+        self._ordered.clear()
+        self._of_lister.clear()
+        self._is_held_known = False
 
     def load(self, key: str, value: bytes | None) -> None:
         """A key and value of the vault."""
@@ -87,9 +98,13 @@ class Names:
         """One of them."""
         return self._names.get(key)
 
-    def items(self) -> list[tuple[NameKey, NameState]]:
-        """All of them, by entity and name."""
-        return sorted(self._names.items())
+    def page(self, after: NameKey, count: int, lister: Lister | None) -> tuple[list[tuple[NameKey, NameState]], bool]:
+        """So many of those that this client may list, or of all, in order; and whether there are more."""
+        keys = self._ordered if lister is None else self._of_lister.get(lister, [])
+        start = bisect_right(keys, after)
+        chosen = keys[start : start + count]
+        self.looked_at += len(chosen)
+        return [(key, self._names[key]) for key in chosen], start + count < len(keys)
 
     def of_asker(self, key: NameKey, proof: str, *, claims: bool = False) -> NameState | None:
         """The asker's name; None if there is none. ProtocolError if it belongs to another client.
@@ -120,13 +135,6 @@ class Names:
         place = source if state is None or state.owner is None else state.owner.source
         return NameOwner(hash_of(proof), hash_of(lists), place)
 
-    def is_listed(self, key: NameKey, entity: str, lists: str) -> bool:
-        """True if a name is one of this asker's."""
-        if key[0] != entity or entity != ANONYMOUS.entity:
-            return key[0] == entity
-        owner = self._names[key].owner
-        return owner is not None and is_shown(lists, owner.lists)
-
     def make_room(self, key: NameKey, owner: NameOwner | None) -> None:
         """ProtocolError if no more are allowed."""
         if key in self._names:
@@ -152,14 +160,34 @@ class Names:
         if state is None:
             return None
         self._count(_holder(key, state.owner), -1)
+        _take_out(self._ordered, key)
+        self._unlist(key, state)
+        self._is_held_known = self._is_held_known and state.before != self._held
         return Delete(f"{PREFIX}{key[0]}/{key[1]}")
 
     def _set(self, key: NameKey, state: NameState) -> None:
         before = self._names.get(key)
         if before is not None:
             self._count(_holder(key, before.owner), -1)
+            if before.owner != state.owner:
+                self._unlist(key, before)
+            self._is_held_known = self._is_held_known and before.before != self._held
+        else:
+            insort(self._ordered, key)
         self._count(_holder(key, state.owner), 1)
         self._names[key] = state
+        lister = _lister(key, state.owner)
+        if lister is not None and (before is None or before.owner != state.owner):
+            insort(self._of_lister.setdefault(lister, []), key)
+        if self._is_held_known and (self._held is None or state.before < self._held):
+            self._held = state.before
+
+    def _unlist(self, key: NameKey, state: NameState) -> None:
+        lister = _lister(key, state.owner)
+        if lister is not None:
+            _take_out(self._of_lister[lister], key)
+            if not self._of_lister[lister]:
+                del self._of_lister[lister]
 
     def _count(self, holder: Holder, more: int) -> None:
         count = self._per_holder.get(holder, 0) + more
@@ -171,7 +199,10 @@ class Names:
     @property
     def held(self) -> int | None:
         """The lowest position that a name has not acknowledged; None if there are no names."""
-        return min((state.before for state in self._names.values()), default=None)
+        if not self._is_held_known:
+            self._held = min((state.before for state in self._names.values()), default=None)
+            self._is_held_known = True
+        return self._held
 
     def idle(self, wall_ns: int) -> list[NameKey]:
         """Names that were not used for too long."""
@@ -184,6 +215,22 @@ class Names:
 
 def _holder(key: NameKey, owner: NameOwner | None) -> Holder:
     return key[0], "" if owner is None else owner.source
+
+
+def lister_of(entity: str, lists: str) -> Lister:
+    """Who a client is, to list names."""
+    return entity, hash_of(lists) if entity == ANONYMOUS.entity else ""
+
+
+def _lister(key: NameKey, owner: NameOwner | None) -> Lister | None:
+    """Who lists a name; None if only administrators do."""
+    if key[0] != ANONYMOUS.entity:
+        return key[0], ""
+    return None if owner is None or not owner.lists else (key[0], owner.lists)
+
+
+def _take_out(keys: list[NameKey], key: NameKey) -> None:
+    del keys[bisect_left(keys, key)]
 
 
 def acknowledged(state: NameState, before: int, also: Sequence[Span], used_ns: int) -> NameState:

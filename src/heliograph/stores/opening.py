@@ -15,7 +15,7 @@ from heliograph.machine import Instant, Timers
 from heliograph.stores.batch_publishers import COMMITS
 from heliograph.stores.batches import Batches
 from heliograph.stores.names import PREFIX, Names
-from heliograph.stores.tail import Tail
+from heliograph.stores.tail import REFERRED_KEY, Tail
 from heliograph.stores.vault_calls import VaultCalls
 from heliograph.vault import Committed, KeysRead, Log, LogsRead, Put, ReadKeys, ReadLogs
 from heliograph.wire.stores import MAIN
@@ -88,7 +88,12 @@ class Opening:
         for log in found.logs:
             if log.name == MAIN:
                 self._tail.open(log)
-        self._opened(id, now)
+
+        def answered(found: KeysRead, now: Instant) -> None:
+            self._tail.load_referred(dict(found.pairs).get(REFERRED_KEY))
+            self._opened(id, now)
+
+        self._vault.read(ReadKeys(REFERRED_KEY), answered, self._unread)
 
     def _unread(self, reason: Reason, now: Instant) -> None:
         """Something could not be read: if the vault is lost, we will be told; otherwise try again."""

@@ -20,20 +20,21 @@ from heliograph.vault import Damage, Run
 MAGIC = b"\0\0\0\0"
 
 
-class PartReference(msgspec.Struct, frozen=True):
+class PartReference(msgspec.Struct, frozen=True, omit_defaults=True):
     """Where the publications of a run are."""
 
     log: str
     start: int  # the position of the first one there
+    until: int = 0  # the bytes of all publications that runs ever referred to, up to the end of this one
 
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(PartReference).decode
 
 
-def refer(log: str, start: int) -> bytes:
+def refer(log: str, start: int, until: int = 0) -> bytes:
     """The data of a run that refers to publications of another log."""
-    return MAGIC + _encode(PartReference(log, start))
+    return MAGIC + _encode(PartReference(log, start, until))
 
 
 def reference_of(run: Run | Damage) -> PartReference | None:

@@ -5,6 +5,7 @@ Out:   reads of the oldest runs, trims; unused names are dropped, and silent pub
 State: what is in progress.
 Not here: what a trim does (vault.py), durable names (names.py).
 
+The bytes of a batch count where the log refers to them; once the log does so no more, they are removed (staged.py).
 A durable subscription holds back what it has not acknowledged, whatever the other limits are, until it has not been
 used for ``name_idle_s``. One that is being read is in use, even if nothing arrives for it.
 """
@@ -19,6 +20,7 @@ from heliograph.stores.chain import STATE
 from heliograph.stores.config import StoreConfig
 from heliograph.stores.intake import ORIGINS
 from heliograph.stores.names import NameKey, Names
+from heliograph.stores.references import reference_of
 from heliograph.stores.tail import Tail
 from heliograph.stores.vault_calls import VaultCalls
 from heliograph.vault import Change, Committed, Delete, KeysRead, Read, ReadKeys, RunsRead, Trim
@@ -78,17 +80,20 @@ class Retention:
         held = self._names.held
         if held is not None and held <= log.first:
             return False
-        over = 0 < config.retain_bytes < log.bytes
+        over = 0 < config.retain_bytes < log.bytes + self._tail.referred_bytes
         return over or config.retain_s > 0 or (not config.retain_acknowledged and held is not None)
 
     def _oldest(self, found: RunsRead, now: Instant) -> None:
         """Trim those of the oldest runs that are beyond a limit and that no name holds back."""
         config, held = self._config, self._names.held
         old_ns = None if not config.retain_s else self._wall(now) - config.retain_s * NS_PER_S
-        over = 0 if not config.retain_bytes else found.log.bytes - config.retain_bytes
-        before, forgotten = found.log.first, 0
+        referred = self._tail.referred_bytes
+        over = 0 if not config.retain_bytes else found.log.bytes + referred - config.retain_bytes
+        before, forgotten, until = found.log.first, 0, self._tail.forgotten
         for run in found.runs:
-            size = len(getattr(run, "data", b""))
+            reference = reference_of(run)
+            batch = 0 if reference is None else max(0, reference.until - until)
+            size = len(getattr(run, "data", b"")) + batch
             last_ns = getattr(run, "last_ns", None)
             is_old = old_ns is not None and (last_ns is None or last_ns < old_ns)
             is_done = not config.retain_acknowledged and held is not None
@@ -97,8 +102,13 @@ class Retention:
                 break
             before = run.next
             forgotten += size
+            until += batch
         if before > found.log.first:
-            self._vault.commit([Trim(MAIN, before)], self._trimmed, self._failed)
+            changes: list[Change] = [Trim(MAIN, before)]
+            if until > self._tail.forgotten:
+                self._tail.forget(until)
+                changes.append(self._tail.referred_put())
+            self._vault.commit(changes, self._trimmed, self._failed)
 
     def _trimmed(self, committed: Committed, now: Instant) -> None:
         log = committed.trimmed[0]

@@ -20,7 +20,7 @@ from heliograph.stores.batches import Batches
 from heliograph.stores.channels import Channels, check_condition
 from heliograph.stores.hearer import Hearer
 from heliograph.stores.intake import Intake
-from heliograph.stores.names import NameKey, Names, NameState, acknowledged
+from heliograph.stores.names import NameKey, Names, NameState, acknowledged, lister_of
 from heliograph.stores.tail import Tail
 from heliograph.stores.vault_calls import VaultCalls
 from heliograph.vault import Read, RunsRead
@@ -126,7 +126,7 @@ class Serving:
     def _attach(self, asked: Asked, inbox: bytes) -> None:
         origin = int(inbox.rsplit(b"/", 1)[1], 16)
         if not self._intake.attach(
-            origin, asked.inbox, asked.entity, lambda have: self._answer(asked, wire.Attached(have))
+            origin, asked.inbox, asked.entity, asked.source, lambda have: self._answer(asked, wire.Attached(have))
         ):
             raise ProtocolError(Reason.STORES_OVER_LIMIT, "the store knows as many publishers as it may")
 
@@ -258,13 +258,9 @@ class Serving:
         return wire.LogEntry(MAIN, log.first, log.next, log.bytes, log.first_ns // 1_000, log.last_ns // 1_000)
 
     def _list(self, asked: Asked, request: wire.ListNames) -> None:
-        is_admin = Role.ADMIN.value in asked.roles
-        after = tuple(request.after.partition("/")[::2]) if request.after else ("", "")
-        chosen = [
-            (key, state)
-            for key, state in self._names.items()
-            if key > after and (is_admin or self._names.is_listed(key, asked.entity, request.owner))
-        ]
+        lister = None if Role.ADMIN.value in asked.roles else lister_of(asked.entity, request.owner)
+        entity, _, name = request.after.partition("/")
+        chosen, is_more = self._names.page((entity, name), NAMES_PER_PAGE, lister)
         log = self._tail.log
         entries = [
             wire.NameEntry(
@@ -277,10 +273,10 @@ class Serving:
                 state.language,
                 state.where,
             )
-            for key, state in chosen[:NAMES_PER_PAGE]
+            for key, state in chosen
         ]
         count = len(one_page(iter(entries))[0])
-        self._answer(asked, wire.NamesFound(entries[:count], len(chosen) > count))
+        self._answer(asked, wire.NamesFound(entries[:count], is_more or len(chosen) > count))
 
     # -- answering ----------------------------------------------------------------------------------------------
 

@@ -351,6 +351,7 @@ class Store:
             "early": counts.early,
             "broken": counts.broken,
             "dropped": counts.dropped,
+            "gave_way": self._intake.gave_way,
             "foreign": counts.foreign,
             "malformed": counts.malformed,
             "acknowledgements": counts.acknowledgements,

@@ -1,7 +1,7 @@
 """The tail: the newest runs of the log, in memory, for readers that keep up.
 
-In:    runs as they become durable.
-Out:   runs from a position on.
+In:    runs as they become durable; how many bytes of batches are added and forgotten.
+Out:   runs from a position on; the bytes of the log with those of batches.
 State: a bounded number of bytes of runs, and the beginning and end of the log.
 Not here: older runs (the vault has them).
 """
@@ -10,11 +10,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from struct import Struct
 
-from heliograph.vault import Log, Run
+from heliograph.vault import Log, Put, Run
 from heliograph.wire.stores import MAIN
 
 TAIL_BYTES_MAX = 8 << 20
+REFERRED_KEY = "referred"
+REFERRED = Struct("<QQ")  # bytes of all batches that were committed, and of those that were forgotten
 
 
 class Tail:
@@ -24,6 +27,30 @@ class Tail:
         self._runs: list[Run] = []
         self._size = 0
         self.log = Log(MAIN)
+        self._referred = 0
+        self.forgotten = 0  # the sum of the bytes of batches up to which they are forgotten
+
+    def load_referred(self, value: bytes | None) -> None:
+        """What the vault keeps of the bytes of batches."""
+        self._referred, self.forgotten = REFERRED.unpack(value) if value else (0, 0)
+
+    def refer(self, size: int) -> int:
+        """So many bytes of a batch are added, or fewer if it could not be committed; returns the sum so far."""
+        self._referred += size
+        return self._referred
+
+    def forget(self, until: int) -> None:
+        """Batches are forgotten up to this sum."""
+        self.forgotten = max(self.forgotten, until)
+
+    def referred_put(self) -> Put:
+        """The change that keeps the bytes of batches."""
+        return Put(REFERRED_KEY, REFERRED.pack(self._referred, self.forgotten))
+
+    @property
+    def referred_bytes(self) -> int:
+        """The bytes of all batches to which the log refers."""
+        return self._referred - self.forgotten
 
     def open(self, log: Log) -> None:
         """The vault's description of the log."""
