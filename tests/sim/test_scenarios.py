@@ -55,11 +55,12 @@ def held(name: str, seed: int) -> RunResult:
 def test_slow_consumers_lose_what_their_policy_says_and_it_is_counted() -> None:
     result = play(load("slow-consumers"), 1, keep_journal=True)
     notes = [type(entry[4][0]).__name__ for entry in result.journal.entries if entry[2] == "note"]
-    hung_up = [entry[4] for entry in result.journal.entries if entry[2] == "hung_up" and entry[3] == "a"]
+    links = {entry[4][0]: entry[4][1] for entry in result.journal.entries if entry[2:4] == ("attached", "a")}
+    slow = [entry[4] for entry in result.journal.entries if entry[2:4] == ("hung_up", "a")]
 
     assert "PublicationsDropped" in notes or "PublicationsLost" in notes
     assert "PublisherHeld" in notes
-    assert "slow_consumer" in [reason for _, reason in hung_up]
+    assert {(links[link].partition(":")[0], reason) for link, reason in slow} == {("leaver", "slow_consumer")}
 
 
 @pytest.mark.req("N15")

@@ -152,6 +152,12 @@ class Program:
         assert workload.change_s is not None
         self._later(self._drawn(workload.change_s), self._change, workload)
 
+    def _subscribe_again(self, number: int) -> None:
+        """The broker ended a subscription, as this program was too slow: make another, and read nothing more of it."""
+        ours, _, workload = self._inboxes.pop(number)
+        self._world.journal.write("unsubscribing", self.host.name, ours)
+        self._subscribe(workload, self._random.choice(_choices(workload)))
+
     def _read_one(self, number: int) -> None:
         """A slow program takes one publication, and reads again after a while. At the end it reads without pauses."""
         if number not in self._inboxes:
@@ -269,7 +275,9 @@ class Program:
             self._awaited.pop(outcome.request)(outcome)
         for inbox in session.collect_news():
             known = self._inboxes.get(inbox.number)
-            if known is not None and (not known[2].reads_per_s or self._world.loop.now >= self._end):
+            if known is not None and inbox.error is not None:
+                self._subscribe_again(inbox.number)
+            elif known is not None and (not known[2].reads_per_s or self._world.loop.now >= self._end):
                 self._read_all(inbox.number)
 
     def _request(self, answered: Callable[[Any], None]) -> int:
