@@ -60,7 +60,7 @@ def stores(dice: random.Random, known: Knowledge) -> list[dict[str, Any]]:
         {"do": "logs", **to},
         {"do": "names", **to, "owner": "ef" * 32, "after": "mallory/r1"},
         {"do": "commit", **to, **proof, "publisher": "p1", "batch": 1, "parts": [["part-1", 1], ["part-2", 0]]}
-        | dice.choice([{}, {"query": "q1"}, {"once": True}]),
+        | dice.choice([{"query": "", "once": False}, {"query": "q1", "once": False}, {"query": "", "once": True}]),
     ]
 
 

@@ -236,7 +236,7 @@ def test_a_stream_becomes_a_table_and_an_aggregate_comes_back(spark: SparkSessio
     archive.start(stream, str(tmp_path / "tables"), say=said.append).awaitTermination()
     events = LakeTables(str(tmp_path / "tables")).read(spark, "events")
     assert events.count() == ROWS
-    assert [line.split(": ")[1] for line in said] == ["120 events", "120 events", "60 events"]
+    assert [line.split(": ")[1] for line in said] == ["events +120", "events +120", "events +60"]
     with heliograph.connect_blocking(url) as client:
         (store,) = client.stores()
         (reader,) = client.durable_subscriptions()
