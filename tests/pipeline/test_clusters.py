@@ -43,7 +43,7 @@ def run(*words: str, **environment: str) -> Any:
         [*words, "--json"], capture_output=True, text=True, timeout=PATIENCE_S, env={**os.environ, **environment}
     )
     assert ran.returncode == 0, ran.stderr
-    return json.loads(ran.stdout.splitlines()[-1])
+    return json.loads(ran.stdout if ran.stdout.startswith("[") else ran.stdout.splitlines()[-1])
 
 
 def test_a_cluster_archives_and_matches(url: str, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from time import sleep
@@ -131,6 +132,15 @@ def test_a_worker_that_is_killed_while_a_source_is_loaded_is_told_in_words(spark
         spark.read.format("killed").load()
 
 
+def busy_java(command: int) -> psutil.Process | None:
+    """The Java of a command, once it works on a question: that of the launcher has ended long before."""
+    for each in psutil.Process(command).children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            if "java" in each.name() and each.cpu_times().user >= 20:
+                return each
+    return None
+
+
 @pytest.mark.spark
 @pytest.mark.live
 @pytest.mark.sweep
@@ -140,11 +150,9 @@ def test_java_that_is_killed_is_told_in_one_line(tmp_path: Path) -> None:
     question = "select count(*) from range(1000000000000) where id % 7 = rand()"
     words = [sys.executable, "-m", "heliograph.cli", "pipeline", "sql", "--tables", str(tmp_path), question]
     with subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        java: list[psutil.Process] = []
-        while not java or java[0].cpu_times().user < 20:  # it works on the question by then
-            java = [each for each in psutil.Process(process.pid).children(recursive=True) if "java" in each.name()]
+        while (java := busy_java(process.pid)) is None:
             sleep(0.05)
-        java[0].kill()
+        java.kill()
         out, told = process.communicate()
     assert (process.returncode, out, told.splitlines()) == (1, "", ["starting Spark …", f"heliograph: {JAVA_GONE}"])
 
