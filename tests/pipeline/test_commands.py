@@ -146,11 +146,12 @@ def busy_java(command: int) -> psutil.Process | None:
 @pytest.mark.sweep
 @pytest.mark.req("S8")
 def test_java_that_is_killed_is_told_in_one_line(tmp_path: Path) -> None:
-    write_deltalake(str(tmp_path / "events"), pa.table({"offset": [1]}))
+    write_deltalake(str(tmp_path / "numbers"), pa.table({"offset": [1]}))
     question = "select count(*) from range(1000000000000) where id % 7 = rand()"
     words = [sys.executable, "-m", "heliograph.cli", "pipeline", "sql", "--tables", str(tmp_path), question]
     with subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         while (java := busy_java(process.pid)) is None:
+            assert process.poll() is None, process.communicate()
             sleep(0.05)
         java.kill()
         out, told = process.communicate()
