@@ -114,15 +114,17 @@ class SecureLayer(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """A read is complete."""
+        size = 0  # decrypted, and not handed up yet
         for start in range(0, nbytes, PORTION_BYTES):
             if self._ended:
                 self._discard(nbytes - start)
-                return
+                break
             self._in.write(_RECEIVED[start : min(start + PORTION_BYTES, nbytes)])
             if self._shaking:
                 self._shake()
             if not self._shaking and not self._ended:
-                self._read()
+                size = self._read(size)
+        self._hand_up(size)
 
     def eof_received(self) -> bool:
         """The TCP stream has ended."""
@@ -209,10 +211,10 @@ class SecureLayer(asyncio.BufferedProtocol):
             self._fail(ConnectionAbortedError("the handshake took too long"))
             self.abort()
 
-    def _read(self) -> None:
-        """Pass decrypted data up, in pieces as large as a TCP read."""
+    def _read(self, size: int) -> int:
+        """Decrypt what has come behind ``size`` bytes of the same TCP read; how many are to be handed up then."""
         read, pending, full = self._tls.read, self._in, len(_DECRYPTED) - RECORD_BYTES
-        size, idle = 0, pending.pending
+        idle = pending.pending
         try:
             while pending.pending or self._tls.pending():
                 count = cast(int, read(RECORD_BYTES, _DECRYPTED[size:]))
@@ -228,18 +230,19 @@ class SecureLayer(asyncio.BufferedProtocol):
         except ssl.SSLZeroReturnError:  # the peer ends the session
             self._hand_up(size)
             self._end(None)
-            return
+            return 0
         except ssl.SSLError as error:  # an alert, or bytes that were not encrypted with our keys
             self._hand_up(size)
             self._end(error)
-            return
-        self._hand_up(size)
+            return 0
         if self._out.pending:  # the answer to a key update
             self._flush()
         self._idle_bytes = max(self._idle_bytes + idle, -IDLE_BYTES_MAX)
-        if self._idle_bytes > 0 and not self._ended:
+        if self._idle_bytes > 0:
+            self._ended = True
             self._link.lose(Reason.TLS_FAILED)
             self.abort()
+        return size
 
     def _hand_up(self, size: int) -> None:
         if size:
