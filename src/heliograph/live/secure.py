@@ -22,6 +22,7 @@ from heliograph.errors import ProtocolError, Reason
 from heliograph.live.link_table import LinkTable
 from heliograph.live.links import DISCARD_BYTES_MAX, LINGER_S, SocketLink, format_address
 from heliograph.live.tls import PeerCertificate, check_dialled, explain, peer_certificate, reason_of
+from heliograph.live.tls_records import RecordCounter
 from heliograph.model.identity import Role
 
 HANDSHAKE_S = 2.0
@@ -29,7 +30,8 @@ HANDSHAKES_MAX = 1_024  # under way at once; beyond it, links of the address wit
 PATIENCE_PARTS = 4  # of the time for a handshake
 RECORD_BYTES = 1 << 14
 SEALED_BYTES = 22  # by which a record of TLS 1.3 is larger than its data
-PORTION_BYTES = 1 << 14  # decrypted at a time: a portion of key updates takes 12 ms, a read of them would take 0.2 s
+RECORDS_MAX = 64  # decrypted at a time as they came; of more, which may be key updates, …
+PORTION_BYTES = 1 << 14  # … so much at a time: a portion of key updates takes 12 ms, a read of them would take 0.2 s
 IDLE_BYTES_MAX = 1 << 15  # received without data (key updates, padding, the first part of a record): beyond it …
 IDLE_PART = 16  # … and this part of the data, the link ends
 
@@ -85,6 +87,7 @@ class SecureLayer(asyncio.BufferedProtocol):
         self._shaking = True
         self._ended = False  # the handshake failed, or the peer has ended the session
         self._discarded = 0
+        self._records = RecordCounter()
         self._idle_bytes = -IDLE_BYTES_MAX  # received without data, less what may be
         self._handshake_s = handshake_s
         self._began = links.loop.time()
@@ -115,11 +118,12 @@ class SecureLayer(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """A read is complete."""
         size = 0  # decrypted, and not handed up yet
-        for start in range(0, nbytes, PORTION_BYTES):
+        portion = nbytes if self._records.count(_RECEIVED[:nbytes]) <= RECORDS_MAX else PORTION_BYTES
+        for start in range(0, nbytes, portion):
             if self._ended:
                 self._discard(nbytes - start)
                 break
-            self._in.write(_RECEIVED[start : min(start + PORTION_BYTES, nbytes)])
+            self._in.write(_RECEIVED[start : min(start + portion, nbytes)])
             if self._shaking:
                 self._shake()
             if not self._shaking and not self._ended:
