@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,6 +19,9 @@ from heliograph.cli import connection as c
 from heliograph.cli.shape import FAILED, INTERRUPTED, examples, fail, group, say
 from heliograph.cli.tables import show
 from heliograph.errors import UsageError
+
+if TYPE_CHECKING:
+    from heliograph.pipeline.progress import Progress
 
 ROWS_SHOWN_MAX = 1_000
 AsJson = Annotated[bool, typer.Option("--json", help="JSON, and nothing else.")]
@@ -38,7 +41,15 @@ app = group("Archive and analyse what flowed, on Spark.")
 @contextmanager
 def spark_for(master: str, remote: str) -> Iterator[Any]:
     """A session for one command. Errors are one line; Ctrl-C ends it cleanly."""
+    with working_spark(master, remote) as (spark, _):
+        yield spark
+
+
+@contextmanager
+def working_spark(master: str, remote: str) -> Iterator[tuple[Any, Progress]]:
+    """The same, with what tells how the work goes on."""
     from heliograph.pipeline.plain import plain_errors
+    from heliograph.pipeline.progress import progress
     from heliograph.pipeline.session import quiet_counters, quiet_logs, session, stop
 
     if master and remote:
@@ -47,9 +58,11 @@ def spark_for(master: str, remote: str) -> Iterator[Any]:
         with plain_errors():
             say("starting Spark …")
             quiet_logs()
-            spark = session(master, remote, gives_way=not master)
-            quiet_counters()
-            yield spark
+            with progress(say) as told:
+                spark = session(master, remote, gives_way=not master)
+                quiet_counters()
+                told.watch(spark)
+                yield spark, told
     except KeyboardInterrupt:
         fail("stopped; what is archived is kept", INTERRUPTED)
     finally:

@@ -36,7 +36,7 @@ MASTER = f"{LOCAL}[*]"
 DAEMON = "heliograph.pipeline.daemon"
 HEAP = "2g"
 STACK = "-Xss32m"  # of a thread, at most: Spark searches the text of a stopped query's error with deep recursion
-NICE = 15  # what else runs gets the processor first, and yet Spark starts its workers in time
+NICE = 5  # what else runs gets three quarters of a processor that both want; with 15, starting could take minutes
 GATEWAY = "py4j"  # the package through which PySpark calls Java
 QUERIES = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")  # PySpark's, for errors in queries
 SUBMITTED = "PYSPARK_GATEWAY_PORT"  # spark-submit starts Java first, and passes its port to the application
@@ -108,6 +108,7 @@ def session(
             builder = builder.master(master or MASTER)
             if (master or MASTER).startswith(LOCAL):
                 wanted.setdefault("spark.python.daemon.module", DAEMON)
+                wanted.setdefault("spark.executor.heartbeatInterval", "2s")  # rows of running tasks, for progress.py
         for key, value in wanted.items():
             builder = builder.config(key, value)
         with _ending_together():
@@ -180,7 +181,7 @@ def _not_by_py4j(record: logging.LogRecord) -> bool:
 
 
 def give_way() -> None:
-    """This process, and what it starts, gets little of a processor that others want too: no broker waits for a job."""
+    """This process, and what it starts, gets less of a processor that others want too: brokers hardly wait."""
     try:
         os.setpriority(os.PRIO_PROCESS, 0, max(NICE, os.getpriority(os.PRIO_PROCESS, 0)))
     except (AttributeError, OSError):
