@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from heliograph.pipeline import progress
-from heliograph.pipeline.progress import StageNow, Steps, running, span
+from heliograph.pipeline.progress import StageNow, Stages, running, span
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.req("S8")
 
 
 def test_rows_their_rate_and_the_time_left_are_told() -> None:
-    steps = Steps()
+    steps = Stages()
     assert steps.text([StageNow(1, 8, 0, 0)], 100.0) == "", "a short job needs no line"
     assert steps.text([StageNow(1, 8, 0, 50_000)], 102.0) == "0 of 8 tasks done, 50,000 rows, 25,000 rows/s"
     assert steps.text([StageNow(1, 8, 2, 100_000)], 104.0) == (
@@ -34,7 +34,7 @@ def test_rows_their_rate_and_the_time_left_are_told() -> None:
 
 
 def test_the_rate_is_that_of_the_last_seconds_and_the_slowest_stage_says_how_long() -> None:
-    steps = Steps()
+    steps = Stages()
     for second in range(60):
         text = steps.text([StageNow(1, 100, second, 1_000 * min(second, 30)), StageNow(2, 10, 1, 0)], float(second))
     assert text == "60 of 110 tasks done, 30,000 rows, about 9 min left"

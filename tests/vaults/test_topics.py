@@ -370,15 +370,46 @@ def test_a_file_of_an_older_version_gets_its_index_when_it_is_opened(tmp_path: P
     subject.open()
     filled(subject)
     subject.query("DROP TABLE trigrams")
+    without_openness(subject)
     subject.query("PRAGMA user_version = 1")
     for _ in range(2):
         subject.close()
         assert subject.open() == (5, 0)
+        assert opened(subject) == [1, 2, 3]
         assert numbers(subject, TopicQuestion(language="regex", text="red room|door", sees_all=True)) == [1, 3]
     keep(subject, forgotten=(((1).to_bytes(16, "big"), "alice"),))
     assert numbers(subject, TopicQuestion(language="regex", text="red room|door", sees_all=True)) == [3]
     assert subject.check() == []
     subject.close()
+
+
+def test_a_schema_of_an_older_version_learns_which_topics_are_open(postgres: Any) -> None:
+    from heliograph.live.vaults.topic_postgres import PostgresTopics
+
+    subject = PostgresTopics(Repository(name="older", place=postgres.url))
+    subject.open()
+    filled(subject)
+    without_openness(subject)
+    for _ in range(2):
+        subject.close()
+        assert subject.open() == (5, 0)
+        assert opened(subject) == [1, 2, 3]
+    subject.close()
+
+
+def without_openness(subject: Any) -> None:
+    """As versions before 3 made it."""
+    for kind in ("number", "text"):
+        subject.query(f"DROP INDEX property_{kind}")
+    subject.query("ALTER TABLE property DROP COLUMN is_open")
+    for kind in ("number", "text"):
+        subject.query(f"CREATE INDEX property_{kind} ON property (name, {kind}_value, topic)")
+
+
+def opened(subject: Any) -> list[int]:
+    """The numbers of the topics whose properties count as those of open ones."""
+    sql = "SELECT DISTINCT t.id FROM property p JOIN topic t ON t.number = p.topic WHERE p.is_open = 1 ORDER BY t.id"
+    return [int.from_bytes(bytes(id), "big") for (id,) in subject.query(sql)]
 
 
 def test_pieces_that_most_topics_have_are_not_looked_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,7 +42,7 @@ class StageNow(NamedTuple):
     rows: int
 
 
-class Steps:
+class Stages:
     """What is known of the current step, from one look at the stages to the next."""
 
     def __init__(self) -> None:
@@ -149,7 +149,7 @@ class Progress:
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
-        self._steps = Steps()
+        self._steps = Stages()
         self._look: Callable[[], list[StageNow]] | None = None
         self._told: dict[str, list[StageNow]] = {}
         self._began = self._since = monotonic()
@@ -162,7 +162,7 @@ class Progress:
     def watch(self, spark: SparkSession) -> None:
         """From now on, this session's stages."""
         if hasattr(spark, "registerProgressHandler") and not hasattr(spark, "_jsparkSession"):
-            spark.registerProgressHandler(self._hear)
+            spark.registerProgressHandler(self._hear)  # type: ignore[arg-type]  # any function with these parameters
             self._look = self._heard
         else:
             self._look = lambda: running(spark)
@@ -254,9 +254,9 @@ def progress(say: Callable[[str], None]) -> Iterator[Progress]:
     before = sys.stdout, sys.stderr
     line = told._line
     if line is not None:
-        sys.stderr = _Clearing(sys.stderr, line)  # type: ignore[assignment]
+        sys.stderr = _Clearing(sys.stderr, line)
         if sys.stdout.isatty():
-            sys.stdout = _Clearing(sys.stdout, line)  # type: ignore[assignment]
+            sys.stdout = _Clearing(sys.stdout, line)
     told.start()
     try:
         yield told

@@ -20,7 +20,7 @@ from psycopg import errors, sql
 from heliograph.errors import Reason
 from heliograph.live.vaults.backend import VaultError
 from heliograph.live.vaults.topic_conditions import Clause
-from heliograph.live.vaults.topic_tables import Source, TopicTables
+from heliograph.live.vaults.topic_tables import PROPERTY_INDEXES, PROPERTY_OPENED, Source, TopicTables
 from heliograph.matching.languages.literals import Needed
 from heliograph.model.places import without_password
 from heliograph.repository import AskTopics, FoundTopics, KeepTopics, KeptTopics, Repository
@@ -42,9 +42,8 @@ _STATEMENTS = (
     "CREATE INDEX topic_document ON topic (number) WHERE has_document = 1",
     "CREATE INDEX topic_words ON topic USING GIN (word_list)",
     """CREATE TABLE property (topic BIGINT NOT NULL, name TEXT NOT NULL, number_value DOUBLE PRECISION,
-    text_value TEXT COLLATE "C", PRIMARY KEY (topic, name))""",
-    "CREATE INDEX property_number ON property (name, number_value, topic)",
-    "CREATE INDEX property_text ON property (name, text_value, topic)",
+    text_value TEXT COLLATE "C", is_open INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (topic, name))""",
+    *PROPERTY_INDEXES,
     "CREATE TABLE reader (entity TEXT NOT NULL, topic BIGINT NOT NULL, PRIMARY KEY (entity, topic))",
     "CREATE INDEX reader_topic ON reader (topic)",
     "CREATE TABLE damaged (id BYTEA, record BYTEA, number BIGSERIAL)",
@@ -92,7 +91,19 @@ class PostgresTopics:
             for statement in _STATEMENTS:
                 self.query(statement)
             self.query("COMMIT")
+        self._upgrade()
         return self._tables.count(), int(self.query("SELECT COUNT(*) FROM damaged")[0][0])
+
+    def _upgrade(self) -> None:
+        """Note with each property whether its topic is open, which older versions did not."""
+        here = "table_schema = ? AND table_name = 'property' AND column_name = 'is_open'"
+        if self.query(f"SELECT 1 FROM information_schema.columns WHERE {here}", (self._schema,)):
+            return
+        self.query("BEGIN")
+        self.query("ALTER TABLE property ADD COLUMN is_open INTEGER NOT NULL DEFAULT 0")
+        for statement in (*PROPERTY_OPENED, *PROPERTY_INDEXES):
+            self.query(statement)
+        self.query("COMMIT")
 
     def close(self) -> None:
         """Release the schema."""

@@ -17,12 +17,12 @@ from heliograph.errors import Reason
 from heliograph.live.vaults.backend import VaultError
 from heliograph.live.vaults.private import create_private, narrow
 from heliograph.live.vaults.topic_conditions import Clause
-from heliograph.live.vaults.topic_tables import Source, TopicTables
+from heliograph.live.vaults.topic_tables import PROPERTY_INDEXES, PROPERTY_OPENED, Source, TopicTables
 from heliograph.matching.languages.literals import Needed
 from heliograph.repository import AskTopics, FoundTopics, KeepTopics, KeptTopics, Repository
 
 APPLICATION_ID = 0x48_45_4C_54  # "HELT" in the file's head
-VERSION = 2  # 1 had no trigrams
+VERSION = 3  # 1 had no trigrams, 2 did not know which properties are those of open topics
 LOCK_S = 1.0
 INDEXED_CHARACTERS_MAX = 4_096  # trigrams of a longer description would take long to index: it is always searched
 TRIGRAMS_MAX = 16  # of one piece: they leave few enough topics
@@ -45,9 +45,8 @@ _STATEMENTS = (
     "CREATE INDEX topic_creation ON topic (created_ms)",
     "CREATE INDEX topic_document ON topic (number) WHERE has_document = 1",
     """CREATE TABLE property (topic INTEGER NOT NULL, name TEXT NOT NULL, number_value REAL, text_value TEXT,
-    PRIMARY KEY (topic, name)) WITHOUT ROWID""",
-    "CREATE INDEX property_number ON property (name, number_value, topic)",
-    "CREATE INDEX property_text ON property (name, text_value, topic)",
+    is_open INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (topic, name)) WITHOUT ROWID""",
+    *PROPERTY_INDEXES,
     "CREATE TABLE reader (entity TEXT NOT NULL, topic INTEGER NOT NULL, PRIMARY KEY (entity, topic)) WITHOUT ROWID",
     "CREATE INDEX reader_topic ON reader (topic)",
     "CREATE TABLE damaged (id BLOB, record BLOB)",
@@ -101,6 +100,8 @@ class SqliteTopics:
         if mark == APPLICATION_ID:
             if version < 2:
                 self._add_trigrams()
+            if version < 3:
+                self._add_openness()
             return
         if mark or version or self.query("SELECT 1 FROM sqlite_master LIMIT 1"):
             raise VaultError(Reason.VAULT_FOREIGN, f"{self.path}: it is not a topic repository of Heliograph")
@@ -118,6 +119,12 @@ class SqliteTopics:
             for number, joined in rows:
                 self.query("INSERT INTO trigrams (rowid, text) VALUES (?, ?)", (number, _indexed(joined)))
             after = rows[-1][0]
+
+    def _add_openness(self) -> None:
+        """Note with each property whether its topic is open; takes some µs per property."""
+        self.query("ALTER TABLE property ADD COLUMN is_open INTEGER NOT NULL DEFAULT 0")
+        for statement in (*PROPERTY_OPENED, *PROPERTY_INDEXES):
+            self.query(statement)
         self.query(f"PRAGMA user_version = {VERSION}")
 
     def close(self) -> None:
