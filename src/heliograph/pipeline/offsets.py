@@ -23,6 +23,7 @@ from heliograph.pipeline.options import EARLIEST, LATEST, LOG, RANGE_POSITIONS, 
 
 if TYPE_CHECKING:
     from heliograph.live.blocking import BlockingClient
+    from heliograph.pipeline.sizes import Pieces
 
 
 class DataLossError(HeliographError):
@@ -128,8 +129,13 @@ def unread(start: Offsets, end: Offsets) -> list[str]:
     return [store for store in end if start.get(store) != end[store]]
 
 
-def plan(options: SourceOptions, logs: Sequence[StoreLog], start: Offsets, end: Offsets) -> list[InputPartition]:
-    """Ranges for tasks. DataLossError if something is no longer kept or its store is away, unless that is allowed."""
+def plan(
+    options: SourceOptions, logs: Sequence[StoreLog], start: Offsets, end: Offsets, pieces: Pieces | None = None
+) -> list[InputPartition]:
+    """Ranges for tasks. DataLossError if something is no longer kept or its store is away, unless that is allowed.
+
+    ``pieces``: where tasks end that have enough bytes.
+    """
     ranges: list[InputPartition] = []
     total = sum(max(0, end[s][LOG] - start.get(s, {}).get(LOG, 0)) for s in end)
     step = max(1, min(RANGE_POSITIONS, -(-total // options.partitions_min)))
@@ -143,7 +149,9 @@ def plan(options: SourceOptions, logs: Sequence[StoreLog], start: Offsets, end: 
             _lost(options, log.store, log.next, last)
             last = log.next
         if first < last:
-            cuts = [*range(first, last, step), last]
+            ends = [last] if pieces is None else pieces(log.store, first, last)
+            begins = [first, *ends[:-1]]
+            cuts = [*(cut for low, high in zip(begins, ends, strict=True) for cut in range(low, high, step)), last]
             ranges += [
                 LogRange(log.store, log.address, low, high, options.since_ms, options.until_ms, log.filters)
                 for low, high in pairwise(cuts)

@@ -37,7 +37,16 @@ CONNECTION = {
 }
 KNOWN = (
     *("subscribe", "subscribePattern", "startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp"),
-    *("maxOffsetsPerTrigger", "minPartitions", "failOnDataLoss", "includeHeaders", "store", "where", "language"),
+    *(
+        "maxOffsetsPerTrigger",
+        "maxBytesPerTrigger",
+        "minPartitions",
+        "failOnDataLoss",
+        "includeHeaders",
+        "store",
+        "where",
+        "language",
+    ),
     *("columns", "attributes", "reader", "secretFile", "patience"),
     *("url", "network", "entity", "tokenFile", "authority", "certificate", "key"),
     *("publisher", "topic", "batch", "checkpointLocation", "path"),
@@ -61,6 +70,7 @@ class SourceOptions:
     since_ms: int | None = None
     until_ms: int | None = None
     positions_max: int | None = None  # per micro-batch
+    bytes_max: int | None = None  # the same
     partitions_min: int = 1
     fail_on_loss: bool = True
     store: str = ""
@@ -126,6 +136,7 @@ def read_options(given: Mapping[str, str], streaming: bool) -> SourceOptions:
         since_ms=read_number(words, "startingtimestamp"),
         until_ms=read_number(words, "endingtimestamp"),
         positions_max=read_number(words, "maxoffsetspertrigger", least=1),
+        bytes_max=read_number(words, "maxbytespertrigger", least=1),
         partitions_min=read_number(words, "minpartitions", least=1) or 1,
         fail_on_loss=_flag(words, "failondataloss", True),
         store=words.get("store", ""),

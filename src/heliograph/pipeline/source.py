@@ -27,6 +27,7 @@ from heliograph.pipeline.options import LATEST, LOG, Offsets, SourceOptions, rea
 from heliograph.pipeline.patience import patiently, without_those_away
 from heliograph.pipeline.pushdown import Narrowed, is_offered, narrowed
 from heliograph.pipeline.reading import read_range
+from heliograph.pipeline.sizes import Pieces, bounded, pieces_by
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -84,13 +85,12 @@ class RangeReader(DataSourceReader):
         """Ranges of positions, for tasks."""
         options = self._options
         with options.connect() as client:
-            logs = list_logs(client, options)
-        return self.plan(logs)
+            return self.plan(list_logs(client, options), pieces_by(client))
 
-    def plan(self, logs: Sequence[StoreLog]) -> list[InputPartition]:
+    def plan(self, logs: Sequence[StoreLog], pieces: Pieces | None = None) -> list[InputPartition]:
         """The same for given logs."""
         options = self._options
-        return plan(options, logs, resolve(options.starting, logs), resolve(options.ending, logs, LATEST))
+        return plan(options, logs, resolve(options.starting, logs), resolve(options.ending, logs, LATEST), pieces)
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """Runs in a task. Spark creates a task even if there is nothing to read."""
@@ -114,14 +114,14 @@ class PushingReader(RangeReader):
         """Ranges of positions, for tasks; none if no topic is left."""
         return super().partitions() if self._options.filters else []
 
-    def plan(self, logs: Sequence[StoreLog]) -> list[InputPartition]:
+    def plan(self, logs: Sequence[StoreLog], pieces: Pieces | None = None) -> list[InputPartition]:
         """Ranges within the positions that the filters leave."""
         options, kept = self._options, self._narrowed
         start, end = resolve(options.starting, logs), resolve(options.ending, logs, LATEST)
         for store in start:
             end[store] = {LOG: min(end[store][LOG], kept.end)}
             start[store] = {LOG: min(max(start[store][LOG], kept.start), end[store][LOG])}
-        return plan(options, logs, start, end)
+        return plan(options, logs, start, end, pieces)
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """Runs in a task."""
@@ -152,9 +152,8 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 Spark's name
         """The end of the next micro-batch."""
         known = {log.store: {LOG: log.next} for log in self._logs()} if self._last is None else self._last
-        if isinstance(limit, ReadMaxRows):
-            return limited(start, known, limit.max_rows)
-        return limited(start, known, None)
+        end = limited(start, known, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
+        return self._patiently(lambda: bounded(self._connected(), start, end, self._options.bytes_max))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 Spark's name
         """As set by ``maxOffsetsPerTrigger``."""
@@ -171,7 +170,8 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Ranges of positions, for tasks. Stores that these offsets name get time to come back."""
-        return plan(self._options, self._logs(unread(start, end)), start, end)
+        logs = self._logs(unread(start, end))
+        return self._patiently(lambda: plan(self._options, logs, start, end, pieces_by(self._connected())))
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """Runs in a task."""
