@@ -46,6 +46,8 @@ KNOWN = (
         "store",
         "where",
         "language",
+        "except",
+        "failOnWithheld",
     ),
     *("columns", "attributes", "reader", "secretFile", "patience"),
     *("url", "network", "entity", "tokenFile", "authority", "certificate", "key"),
@@ -65,6 +67,7 @@ class SourceOptions:
 
     filters: tuple[str, ...] = ("#",)
     pattern: str = ""
+    excepted: tuple[str, ...] = ()  # filters, whose publications are left out
     starting: str | Offsets = EARLIEST
     ending: str | Offsets = LATEST
     since_ms: int | None = None
@@ -73,7 +76,8 @@ class SourceOptions:
     bytes_max: int | None = None  # the same
     partitions_min: int = 1
     fail_on_loss: bool = True
-    store: str = ""
+    fail_on_withheld: bool = False
+    stores: tuple[str, ...] = ()  # by name or id; empty: all
     where: str = ""
     language: str = ""
     columns: tuple[str, ...] = ()
@@ -109,8 +113,9 @@ def read_options(given: Mapping[str, str], streaming: bool) -> SourceOptions:
     unknown = sorted(set(words) - {name.lower() for name in KNOWN})
     if unknown:
         raise UsageError(f"the option {unknown[0]!r} is not known; there are {', '.join(KNOWN)}")
-    filters = tuple(filter(None, (each.strip() for each in words.get("subscribe", "#").split(","))))
-    for each in filters:
+    filters, excepted, stores = (_listed(words, name) for name in ("subscribe", "except", "store"))
+    filters = filters if "subscribe" in words else ("#",)
+    for each in (*filters, *excepted):
         fault = filter_fault(each.encode())
         if fault is not None:
             raise UsageError(f"subscribe: {each!r}: {fault}")
@@ -130,6 +135,7 @@ def read_options(given: Mapping[str, str], streaming: bool) -> SourceOptions:
     patience_s = read_number(words, "patience")
     return SourceOptions(
         filters=filters,
+        excepted=excepted,
         pattern=pattern,
         starting=_offsets(words, "startingoffsets", LATEST if streaming else EARLIEST),
         ending=_offsets(words, "endingoffsets", LATEST),
@@ -139,7 +145,8 @@ def read_options(given: Mapping[str, str], streaming: bool) -> SourceOptions:
         bytes_max=read_number(words, "maxbytespertrigger", least=1),
         partitions_min=read_number(words, "minpartitions", least=1) or 1,
         fail_on_loss=_flag(words, "failondataloss", True),
-        store=words.get("store", ""),
+        fail_on_withheld=_flag(words, "failonwithheld", False),
+        stores=stores,
         where=where,
         language=language,
         columns=tuple(columns),
@@ -149,6 +156,10 @@ def read_options(given: Mapping[str, str], streaming: bool) -> SourceOptions:
         patience_s=PATIENCE_S if patience_s is None else patience_s,
         connection={name: words[name] for name in CONNECTION if name in words},
     )
+
+
+def _listed(words: Mapping[str, str], name: str) -> tuple[str, ...]:
+    return tuple(filter(None, (each.strip() for each in words.get(name, "").split(","))))
 
 
 def _flag(words: Mapping[str, str], name: str, default: bool) -> bool:
