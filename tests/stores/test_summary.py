@@ -11,7 +11,7 @@ from heliograph.stores.summary import (
     BLOOM_BYTES_MAX,
     LIST_BYTES_MAX,
     Block,
-    TopicQuestion,
+    FilterProbe,
     TopicSummary,
     summary_of,
 )
@@ -51,7 +51,7 @@ def test_of_few_topics_it_says_exactly_what_a_filter_matches(topics: list[bytes]
     summary = summed(topics)
     assert summary.topics is not None
     assert sorted(summary.topics) == sorted(set(topics))
-    assert summary.may_hold(TopicQuestion(pattern)) == any(matches(pattern, topic) for topic in topics)
+    assert summary.may_hold(FilterProbe(pattern)) == any(matches(pattern, topic) for topic in topics)
 
 
 @examples(200)
@@ -60,7 +60,7 @@ def test_of_many_topics_it_never_says_no_wrongly(topics: list[bytes], pattern: b
     summary = summed([*MANY, *topics])
     assert summary.topics is None
     if any(matches(pattern, topic) for topic in [*MANY, *topics]):
-        assert summary.may_hold(TopicQuestion(pattern))
+        assert summary.may_hold(FilterProbe(pattern))
 
 
 def test_of_many_topics_it_seldom_says_yes_wrongly() -> None:
@@ -68,9 +68,9 @@ def test_of_many_topics_it_seldom_says_yes_wrongly() -> None:
     asked = [b"floor/%d/room/%d" % (number % 7, number) for number in range(2_000, 4_000)]
     asked += [b"roof/%d/#" % number for number in range(1_000)]
     asked += [b"floor/+/room/%d" % number for number in range(4_000, 5_000)]
-    assert sum(summary.may_hold(TopicQuestion(pattern)) for pattern in asked) < 0.08 * len(asked)
+    assert sum(summary.may_hold(FilterProbe(pattern)) for pattern in asked) < 0.08 * len(asked)
     for pattern in (b"floor/#", b"floor/3/#", b"floor/+/room/17", b"floor/3/room/17", b"+/+/room/+", b"#"):
-        assert summary.may_hold(TopicQuestion(pattern))
+        assert summary.may_hold(FilterProbe(pattern))
 
 
 @pytest.mark.parametrize("count", [1, 30, 3_000, 40_000])
@@ -96,4 +96,4 @@ def test_of_bytes_that_are_not_the_publications_of_their_run_nothing_is_known() 
 def test_a_topic_with_a_line_feed_is_not_taken_for_two() -> None:
     summary = summed([b"a\nb"])  # no broker lets it pass; a vault may hold it all the same
     assert summary.topics is None
-    assert summary.may_hold(TopicQuestion(b"a\nb"))
+    assert summary.may_hold(FilterProbe(b"a\nb"))

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from heliograph.stores.references import reference_of
 from heliograph.stores.summaries import BLOCK_BYTES, end_of
-from heliograph.stores.summary import Block, TopicQuestion, TopicSummary, summary_of
+from heliograph.stores.summary import Block, FilterProbe, TopicSummary, summary_of
 from heliograph.vault import Damage, Position, Run
 
 
@@ -21,7 +21,7 @@ class Outlook:
     """The summaries ahead of a reading."""
 
     def __init__(self, pattern: bytes) -> None:
-        self._question = TopicQuestion(pattern)
+        self._probe = FilterProbe(pattern)
         self._pairs: deque[tuple[str, bytes]] = deque()  # summaries that were not looked at
         self._since = self._until = 0  # those of blocks that end between these are known
         self._here: TopicSummary | None = None  # the last that was looked at
@@ -56,7 +56,7 @@ class Outlook:
                 steps += 1
                 key, value = self._pairs.popleft()
                 self._here = here = summary_of(value, end_of(key))
-                self._is_wanted = here is not None and here.may_hold(self._question)
+                self._is_wanted = here is not None and here.may_hold(self._probe)
             elif here.first > position:
                 self._gap_end = here.first
                 break

@@ -35,7 +35,7 @@ _LIST, _BLOOM = 0, 1
 _PLACES = [bytes((place,)) for place in range(256)]  # what the token of a level begins with, and no topic does
 
 
-class TopicQuestion:
+class FilterProbe:
     """A topic filter, as summaries are asked about it."""
 
     def __init__(self, pattern: bytes) -> None:
@@ -58,12 +58,12 @@ class TopicSummary:
         """All topics, if they are few."""
         return None if self.listed is None else self.listed.split(b"\n")
 
-    def may_hold(self, question: TopicQuestion) -> bool:
+    def may_hold(self, probe: FilterProbe) -> bool:
         """False if none of the publications has a topic that the filter matches."""
         if self.listed is not None:
-            return question.listed.search(self.listed) is not None
+            return probe.listed.search(self.listed) is not None
         size = 8 * len(self.bits)
-        return any(all(self._has(places, size) for places in tokens) for tokens in question.tokens)
+        return any(all(self._has(places, size) for places in tokens) for tokens in probe.tokens)
 
     def _has(self, places: tuple[int, int], size: int) -> bool:
         first, step = places
