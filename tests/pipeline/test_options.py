@@ -86,6 +86,9 @@ class Growing(LogStreamReader):
     def _logs(self, needed: Any = ()) -> list[StoreLog]:
         return [StoreLog("a", "h:1", 0, self.end)]
 
+    def _connected(self) -> Any:
+        return None
+
     def next(self, start: int) -> int:
         end: int = self.latestOffset({"a": {LOG: start}}, self.getDefaultReadLimit())["a"][LOG]
         return end

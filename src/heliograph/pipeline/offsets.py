@@ -23,6 +23,7 @@ from heliograph.pipeline.options import EARLIEST, LATEST, LOG, RANGE_POSITIONS, 
 
 if TYPE_CHECKING:
     from heliograph.live.blocking import BlockingClient
+    from heliograph.pipeline.sizes import Pieces
 
 
 class DataLossError(HeliographError):
@@ -138,8 +139,13 @@ def unread(start: Offsets, end: Offsets) -> list[str]:
     return [store for store in end if start.get(store) != end[store]]
 
 
-def plan(options: SourceOptions, logs: Sequence[StoreLog], start: Offsets, end: Offsets) -> list[InputPartition]:
-    """Ranges for tasks. DataLossError if something is no longer kept or its store is away, unless that is allowed."""
+def plan(
+    options: SourceOptions, logs: Sequence[StoreLog], start: Offsets, end: Offsets, pieces: Pieces | None = None
+) -> list[InputPartition]:
+    """Ranges for tasks. DataLossError if something is no longer kept or its store is away, unless that is allowed.
+
+    ``pieces``: where tasks end that have enough bytes.
+    """
     ranges: list[InputPartition] = []
     total = behind(start, end)
     step = max(1, min(RANGE_POSITIONS, -(-total // options.partitions_min)))
@@ -153,7 +159,9 @@ def plan(options: SourceOptions, logs: Sequence[StoreLog], start: Offsets, end: 
             _lost(options, log.store, log.next, last)
             last = log.next
         if first < last:
-            cuts = [*range(first, last, step), last]
+            ends = [last] if pieces is None else pieces(log.store, first, last)
+            begins = [first, *ends[:-1]]
+            cuts = [*(cut for low, high in zip(begins, ends, strict=True) for cut in range(low, high, step)), last]
             since_ms = _time(log, options.since_ms_of, options.since_ms)
             until_ms = _time(log, options.until_ms_of, options.until_ms)
             ranges += [

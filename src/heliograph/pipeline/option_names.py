@@ -21,7 +21,9 @@ _READ = (
     *("minPartitions", "failOnDataLoss", "includeHeaders", "where", "language", "columns", "attributes"),
 )
 _READ_ONCE = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
-_READ_ON = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "reader", "secretFile")
+_READ_ON = (
+    *("maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "reader", "secretFile"),
+)
 _WRITE = ("publisher", "topic", "keyHeader", "secretFile")
 
 BATCH, STREAM, TABLE = "a batch", "a stream", "a batch or a stream"

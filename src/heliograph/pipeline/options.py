@@ -62,6 +62,7 @@ class SourceOptions:
     positions_max: int | None = None  # per micro-batch
     positions_min: int | None = None  # the same; fewer wait, at most ``delay_s``
     delay_s: float = DELAY_S
+    bytes_max: int | None = None  # per micro-batch
     partitions_min: int = 1
     fail_on_loss: bool = True
     store: str = ""
@@ -125,6 +126,7 @@ def read_options(given: Mapping[str, str], streaming: bool, use: str = "") -> So
         positions_max=read_number(words, "maxoffsetspertrigger", least=1),
         positions_min=read_number(words, "minoffsetspertrigger", least=1),
         delay_s=_duration(words, "maxtriggerdelay", DELAY_S),
+        bytes_max=read_number(words, "maxbytespertrigger", least=1),
         partitions_min=read_number(words, "minpartitions", least=1) or 1,
         fail_on_loss=_flag(words, "failondataloss", True),
         store=words.get("store", ""),

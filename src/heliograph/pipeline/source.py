@@ -47,6 +47,7 @@ from heliograph.pipeline.options import LATEST, LOG, Offsets, SourceOptions, rea
 from heliograph.pipeline.patience import patiently, without_those_away
 from heliograph.pipeline.pushdown import Narrowed, is_offered, narrowed
 from heliograph.pipeline.reading import read_range
+from heliograph.pipeline.sizes import Pieces, bounded, pieces_by
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -115,14 +116,13 @@ class RangeReader(DataSourceReader):
         """Ranges of positions, for tasks."""
         options = self._options
         with options.connect() as client:
-            logs = list_logs(client, options)
-        return self.plan(logs)
+            return self.plan(list_logs(client, options), pieces_by(client))
 
-    def plan(self, logs: Sequence[StoreLog]) -> list[InputPartition]:
+    def plan(self, logs: Sequence[StoreLog], pieces: Pieces | None = None) -> list[InputPartition]:
         """The same for given logs."""
         options = self._options
         check_stores([*options.since_ms_of, *options.until_ms_of], logs)
-        return plan(options, logs, resolve(options.starting, logs), resolve(options.ending, logs, LATEST))
+        return plan(options, logs, resolve(options.starting, logs), resolve(options.ending, logs, LATEST), pieces)
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """Runs in a task. Spark creates a task even if there is nothing to read."""
@@ -146,7 +146,7 @@ class PushingReader(RangeReader):
         """Ranges of positions, for tasks; none if no topic is left."""
         return super().partitions() if self._options.filters else []
 
-    def plan(self, logs: Sequence[StoreLog]) -> list[InputPartition]:
+    def plan(self, logs: Sequence[StoreLog], pieces: Pieces | None = None) -> list[InputPartition]:
         """Ranges within the positions that the filters leave."""
         options, kept = self._options, self._narrowed
         check_stores([*options.since_ms_of, *options.until_ms_of], logs)
@@ -154,7 +154,7 @@ class PushingReader(RangeReader):
         for store in start:
             end[store] = {LOG: min(end[store][LOG], kept.end)}
             start[store] = {LOG: min(max(start[store][LOG], kept.start), end[store][LOG])}
-        return plan(options, logs, start, end)
+        return plan(options, logs, start, end, pieces)
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """Runs in a task."""
@@ -193,7 +193,11 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return start
         if count:
             self._began = monotonic()
-        return limited(start, known, None if isinstance(limit, ReadAllAvailable) else self._options.positions_max)
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        if isinstance(limit, ReadMinRows):
+            most = self._options.positions_max
+        end = limited(start, known, most)
+        return self._patiently(lambda: bounded(self._connected(), start, end, self._options.bytes_max))
 
     def _is_due(self, count: int, least: int) -> bool:
         """A query that is started again does not wait: how long it has waited is not known."""
@@ -219,7 +223,8 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Ranges of positions, for tasks. Stores that these offsets name get time to come back."""
-        return plan(self._options, self._logs(unread(start, end)), start, end)
+        logs = self._logs(unread(start, end))
+        return self._patiently(lambda: plan(self._options, logs, start, end, pieces_by(self._connected())))
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """Runs in a task."""
