@@ -11,22 +11,32 @@ A store that has answered a stream and is away is waited for (patience.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
 
-from heliograph.errors import Reason, RefusedError
+from heliograph.errors import Reason, RefusedError, UsageError
 from heliograph.live.name_secret import secret_in
+from heliograph.pipeline import table_options
 from heliograph.pipeline.offsets import (
     DataLossError,
     LogRange,
     StoreLog,
+    behind,
     check_none_away,
+    check_stores,
     complete,
     limited,
     list_logs,
@@ -35,7 +45,7 @@ from heliograph.pipeline.offsets import (
     resolve,
     unread,
 )
-from heliograph.pipeline.options import LATEST, LOG, Offsets, SourceOptions, read_options
+from heliograph.pipeline.options import LATEST, LOG, Offsets, SourceOptions, read_options, schema_for
 from heliograph.pipeline.patience import patiently, without_those_away
 from heliograph.pipeline.pushdown import Narrowed, is_offered, narrowed
 from heliograph.pipeline.reading import read_range
@@ -61,23 +71,28 @@ class HeliographSource(DataSource):
 
     def schema(self) -> StructType:
         """The requested columns."""
-        from pyspark.sql.pandas.types import from_arrow_schema
-
-        return from_arrow_schema(read_options(self.options, False).schema)
+        return table_options.carrying(_columns(table_options.own(self.options)), self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """For a batch."""
-        options = read_options(self.options, False)
+        options = read_options(self._given(schema), False)
         return PushingReader(options) if is_offered() else RangeReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 Spark's name
         """For a stream."""
-        return LogStreamReader(read_options(self.options, True))
+        return LogStreamReader(read_options(self._given(schema), True))
+
+    def _given(self, columns: StructType) -> dict[str, str]:
+        given = table_options.of_query(self.options, columns)
+        table_options.check_columns(columns, _columns(given))
+        return given
 
     def writer(self, schema: StructType, overwrite: bool) -> Any:
         """For a batch."""
         from heliograph.pipeline.sink import BatchSink, sink_options
 
+        if overwrite:
+            raise UsageError('a store keeps what was published: rows are added to it, with mode("append")')
         return BatchSink(sink_options(self.options, schema, streaming=False))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> Any:  # noqa: N802 Spark's name
@@ -85,6 +100,12 @@ class HeliographSource(DataSource):
         from heliograph.pipeline.sink import StreamSink, sink_options
 
         return StreamSink(sink_options(self.options, schema, streaming=True))
+
+
+def _columns(given: Mapping[str, str]) -> StructType:
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return from_arrow_schema(schema_for(given))
 
 
 class RangeReader(DataSourceReader):
@@ -103,6 +124,7 @@ class RangeReader(DataSourceReader):
     def plan(self, logs: Sequence[StoreLog], pieces: Pieces | None = None) -> list[InputPartition]:
         """The same for given logs."""
         options = self._options
+        check_stores([*options.since_ms_of, *options.until_ms_of], logs)
         return plan(options, logs, resolve(options.starting, logs), resolve(options.ending, logs, LATEST), pieces)
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
@@ -130,6 +152,7 @@ class PushingReader(RangeReader):
     def plan(self, logs: Sequence[StoreLog], pieces: Pieces | None = None) -> list[InputPartition]:
         """Ranges within the positions that the filters leave."""
         options, kept = self._options, self._narrowed
+        check_stores([*options.since_ms_of, *options.until_ms_of], logs)
         start, end = resolve(options.starting, logs), resolve(options.ending, logs, LATEST)
         for store in start:
             end[store] = {LOG: min(end[store][LOG], kept.end)}
@@ -149,6 +172,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._client: BlockingClient | None = None
         self._named: set[str] = set()  # stores that know the durable subscription that holds retention back
         self._last: Offsets | None = None  # with AvailableNow: where to stop
+        self._began: float | None = None  # when the last micro-batch was planned
         self._is_met = False  # a store has answered: if it is away later, it comes back
 
     def __getstate__(self) -> dict[str, Any]:
@@ -158,10 +182,11 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 Spark's name
         """Where a new query begins. From then on, retention waits for its reader."""
         found = self._logs()
+        check_stores(self._options.since_ms_of, found)
         check_none_away(self._connected(), self._options)
         begin = resolve(self._options.starting, found)
-        for store, logs in begin.items():
-            self._release(store, logs[LOG])
+        for store, at in begin.items():
+            self._release(store, at[LOG])
         return begin
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 Spark's name
@@ -170,12 +195,29 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if known is None or not set(start) <= set(known):
             known = self._known(start)
             self._last = self._last and known
-        end = limited(start, known, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
+        count = behind(start, known)
+        if isinstance(limit, ReadMinRows) and self._last is None and not self._is_due(count, limit.min_rows):
+            return start
+        if count:
+            self._began = monotonic()
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        if isinstance(limit, ReadMinRows):
+            most = self._options.positions_max
+        end = limited(start, known, most)
         return self._patiently(lambda: bounded(self._connected(), start, end, self._options.bytes_max))
 
+    def _is_due(self, count: int, least: int) -> bool:
+        """A query that is started again does not wait: how long it has waited is not known."""
+        return count >= least or self._began is None or monotonic() - self._began >= self._options.delay_s
+
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 Spark's name
-        """As set by ``maxOffsetsPerTrigger``."""
-        most = self._options.positions_max
+        """As set by ``minOffsetsPerTrigger`` and ``maxOffsetsPerTrigger``; Spark takes one limit, and passes it back.
+
+        With the trigger "once" it passes another one: everything.
+        """
+        least, most = self._options.positions_min, self._options.positions_max
+        if least is not None:
+            return ReadMinRows(least)
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 Spark's name
