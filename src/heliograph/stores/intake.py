@@ -27,13 +27,15 @@ from heliograph.machine import Instant, Timers
 from heliograph.stores.asking import Asking
 from heliograph.stores.chain import ASK_NS, Chain, Verdict
 from heliograph.stores.gathering import RUN_BYTES, CommitGroup, CommitTimes, Gathering
+from heliograph.stores.names import Holder
+from heliograph.stores.staging import Staging
 from heliograph.stores.vault_calls import VaultCalls
 from heliograph.stores.waiting import EarlyShares
 from heliograph.vault import Append, Change, Committed, KeysRead, Put, ReadKeys, Run
 from heliograph.wire import stores as wire
 from heliograph.wire.frames import SCAN, Flag
 from heliograph.wire.limits import HEAD_BYTES
-from heliograph.wire.stores import MAIN, STORED_EVENT_BYTES_MAX, Acknowledged, StoredFlag, stored
+from heliograph.wire.stores import MAIN, STORED_EVENT_BYTES_MAX, Acknowledged, Quality, StoredFlag, stored
 
 NS_PER_MS = 1_000_000
 CHAINS_MAX = 65_536
@@ -92,6 +94,7 @@ class IntakeCounts:
     failures: int = 0
 
 
+LogOf = Callable[[Holder, str, Quality, bytes, int], str | None]
 Grown = Callable[[list[Run], Instant], None]
 
 
@@ -104,7 +107,8 @@ class Intake:
         timers: Timers,
         *,
         keeps_plain: Callable[[bytes, Instant], bool],
-        log_of: Callable[[str, str, int, str], str | None],
+        log_of: LogOf,
+        staging: Staging,
         unsafe_ack: bool,
         bytes_max: int,
         send: Callable[[bytes], None],
@@ -117,6 +121,7 @@ class Intake:
         self._timers = timers
         self._keeps_plain = keeps_plain
         self._log_of = log_of
+        self._staging = staging
         self._unsafe_ack = unsafe_ack
         self._bytes_max = bytes_max  # waiting and being committed; anything beyond is asked for again
         self._send = send
@@ -313,7 +318,8 @@ class Intake:
         quality = _decode(frame[top : top + header_length]).quality
         assert quality is not None
         try:
-            log = self._log_of(chain.entity, quality.publisher, quality.batch, quality.part)
+            asked = Quality(quality.store, quality.previous, quality.publisher, quality.batch, quality.part)
+            log = self._log_of(chain.holder, chain.entity, asked, frame[HEAD_BYTES:top], len(frame))
         except ProtocolError as error:
             chain.refuse(number, error.reason)
             return
@@ -431,6 +437,7 @@ class Intake:
     def _commit(self, now: Instant) -> None:
         wall = self._wall(now)
         group = self._gathering.take(COMMIT_BYTES, now, wall)
+        group.leave_out(self._staging.is_gone)
         changes: list[Change] = [Append(log, data, count, wall, wall) for log, data, count in group.runs]
         for origin, sequence in group.marks.items():
             changes.append(Put(f"{ORIGINS}{origin:016x}", self._chains[origin].state(sequence, wall)))
@@ -459,6 +466,9 @@ class Intake:
             for position, (log, data, count) in zip(committed.positions, group.runs, strict=True)
             if log == MAIN
         ]
+        for log, data, count in group.runs:
+            if log != MAIN:
+                self._staging.stored(log, len(data), count)
         if grown:
             self._grown(grown, now)
 
@@ -470,6 +480,7 @@ class Intake:
         self.state = reason.word
         self._gathering.clear()
         self._waiting.clear()
+        self._staging.lost()
         for origin, chain in self._chains.items():
             chain.reset()
             self._owed[origin] = None
