@@ -42,16 +42,22 @@ from heliograph.vault import (
     Append,
     Change,
     Committed,
+    Damage,
     KeysRead,
     Log,
     LogsRead,
+    Read,
     ReadKeys,
     ReadLogs,
     Run,
+    RunsRead,
 )
+from heliograph.wire.events import select
 from heliograph.wire.stores import MAIN, CommitBatch, Quality, RequestDone
 
 WAITING_MAX = 64  # commits of one publisher
+LOOK_BYTES = 1 << 20  # of a part whose topics are not known, at once
+JUDGED_MAX = 65_536  # topics that are remembered meanwhile
 IDLE_EVERY_NS = 60_000_000_000
 IDLE_SLICE = 100  # publishers that are forgotten at once
 
@@ -67,6 +73,7 @@ class _WaitingCommit:
     source: str
     answered: Answered
     refused: Refused
+    may_publish: Callable[[bytes], bool]
     owner: NameOwner | None = None  # of the publisher, once this is visible
     is_begun: bool = False  # its parts are kept for it
 
@@ -138,10 +145,19 @@ class Batches:
 
     # -- committing -----------------------------------------------------------------------------------------------
 
-    def commit(self, entity: str, source: str, request: CommitBatch, answered: Answered, refused: Refused) -> None:
-        """Make a batch visible, unless it or a later one already is."""
+    def commit(
+        self,
+        entity: str,
+        source: str,
+        request: CommitBatch,
+        answered: Answered,
+        refused: Refused,
+        may_publish: Callable[[bytes], bool],
+    ) -> None:
+        """Make a batch visible, unless it or a later one already is. Rights count that its publisher has now, whatever
+        it had when it staged."""
         key = (entity, request.publisher)
-        asked = _WaitingCommit(request, source, answered, refused)
+        asked = _WaitingCommit(request, source, answered, refused, may_publish)
         if key not in self._under_way:
             self._begin(key, asked)
         elif len(self._under_way[key]) >= WAITING_MAX:
@@ -173,7 +189,7 @@ class Batches:
             if found.pairs:
                 self._repeat(key, asked, part_state(found.pairs[0][1]))
             elif self._is_whole(key, asked):
-                self._read_parts(key, asked, {}, None)
+                self._look_at_topics(key, asked, [part for part, count in asked.request.parts if count], {})
 
         query = ReadKeys(f"{REFERRED}{prefix_of(key, asked.request.batch)}", None, 1)
         self._vault.read(query, answered, *self._failing(key, asked))
@@ -204,6 +220,51 @@ class Batches:
         self.staging.begin(prefix)
         asked.is_begun = True
         return True
+
+    def _look_at_topics(
+        self, key: BatchKey, asked: _WaitingCommit, parts: list[str], judged: dict[bytes, bool], at: int = 0
+    ) -> None:
+        """May the publisher publish on all topics of these parts? A part whose topics are not known is read."""
+        prefix = prefix_of(key, asked.request.batch)
+        while parts:
+            topics = self.staging.part(f"{prefix}{parts[-1]}").topics
+            if topics is None:
+                break
+            parts.pop()
+            for topic in topics:
+                if not asked.may_publish(topic):
+                    self._deny(key, asked, topic)
+                    return
+        if not parts:
+            self._read_parts(key, asked, {}, None)
+            return
+
+        def judge(topic: bytes) -> bool:
+            may = judged[topic] = asked.may_publish(topic)
+            return may
+
+        def answered(found: RunsRead, now: Instant) -> None:
+            next = at
+            for run in found.runs:
+                next = run.next
+                if not isinstance(run, Damage):
+                    select(run.data, 0, run.count, len(run.data) + 1, judged, judge)
+            denied = [topic for topic, may in judged.items() if not may]
+            if denied:
+                self._deny(key, asked, denied[0])
+                return
+            if len(judged) > JUDGED_MAX:
+                judged.clear()
+            if not found.runs or next >= found.log.next:
+                parts.pop()
+                next = 0
+            self._look_at_topics(key, asked, parts, judged, next)
+
+        self._vault.read(Read(f"{prefix}{parts[-1]}", at, None, LOOK_BYTES), answered, *self._failing(key, asked))
+
+    def _deny(self, key: BatchKey, asked: _WaitingCommit, topic: bytes) -> None:
+        text = f"{key[0]} may not publish on {topic.decode(errors='replace')[:256]}"
+        self._fail(key, asked, Reason.PUBLISH_DENIED, text)
 
     def _read_parts(self, key: BatchKey, asked: _WaitingCommit, found: dict[str, Log], after: str | None) -> None:
         prefix = prefix_of(key, asked.request.batch)

@@ -3,7 +3,7 @@
 In:    Asked bodies: a request with the requester's identity.
 Out:   answers; openings, acknowledgements and drops for the other parts of the store.
 State: none of its own.
-Not here: those parts (intake.py, channels.py, names.py, batches.py, measuring.py), what a reader may hear (hearer.py).
+Not here: those parts (intake.py, channels.py, names.py, batches.py, measuring.py), what a client may do (hearer.py).
 """
 
 from __future__ import annotations
@@ -125,6 +125,7 @@ class Serving:
                     request,
                     lambda done: self._answer(asked, done),
                     lambda reason, text: self._refuse(asked, reason, text),
+                    _check_hearer(asked).may_publish,
                 )
             case wire.ListNames():
                 self._list(asked, request)
@@ -341,7 +342,7 @@ def _hearer(asked: Asked) -> Hearer | None:
 def _check_hearer(asked: Asked) -> Hearer:
     hearer = _hearer(asked)
     if hearer is None:
-        raise ProtocolError(Reason.BODY_MALFORMED, "the reader's broker does not say what the reader may hear")
+        raise ProtocolError(Reason.BODY_MALFORMED, "the client's broker does not say what the client may do")
     return hearer
 
 

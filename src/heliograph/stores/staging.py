@@ -25,8 +25,8 @@ from heliograph.wire.stores import BatchEntry
 STAGED = "b/"  # what the names of all parts' logs begin with
 BYTES_MAX = 4 << 30  # if the store has no limits
 PARTS_MAX = 65_536  # each takes its part of the room, however small it is
-TOPICS_MAX = 256  # of one part that are remembered
-TOPIC_BYTES_MAX = 1 << 14  # the same, in bytes
+TOPICS_MAX = 4_096  # of one part that are remembered
+TOPIC_BYTES_MAX = 32 << 20  # of all parts
 SOURCES_TOLD = 10
 GAVE_WAY_MAX = 10_000  # batches that are remembered as dropped
 
@@ -36,7 +36,7 @@ Where = tuple[Holder, str]  # a holder, and the prefix of a batch's logs
 class Part:
     """One log of an unfinished batch."""
 
-    __slots__ = ("_topic_bytes", "bytes", "count", "pending", "runs", "topics")
+    __slots__ = ("bytes", "count", "pending", "runs", "topic_bytes", "topics")
 
     def __init__(self, log: Log | None = None) -> None:
         self.bytes = 0 if log is None else log.bytes  # durable
@@ -44,17 +44,19 @@ class Part:
         self.runs = 0 if log is None else log.runs
         self.pending: dict[Holder, int] = {}  # bytes that are not durable yet
         self.topics: dict[bytes, None] | None = None if log is not None else {}  # None: they are not known
-        self._topic_bytes = 0
+        self.topic_bytes = 0
 
-    def note(self, topic: bytes) -> None:
-        """A publication with this topic is in it."""
+    def note(self, topic: bytes, bytes_max: int) -> int:
+        """A publication with this topic is in it. Returns by how much its topics take more memory."""
         if self.topics is None or topic in self.topics:
-            return
-        self._topic_bytes += len(topic)
-        if len(self.topics) >= TOPICS_MAX or self._topic_bytes > TOPIC_BYTES_MAX:
-            self.topics = None
+            return 0
+        before = self.topic_bytes
+        if len(self.topics) >= TOPICS_MAX or len(topic) > bytes_max:
+            self.topics, self.topic_bytes = None, 0
         else:
             self.topics[topic] = None
+            self.topic_bytes += len(topic)
+        return self.topic_bytes - before
 
     def trimmed(self, runs: int) -> None:
         """So many runs are left of it."""
@@ -92,6 +94,7 @@ class Staging:
         self._gone: dict[str, None] = {}  # batches that were dropped
         self.leaving: list[tuple[str, Unfinished]] = []  # batches that gave way: their logs are to be removed
         self.gave_way = 0
+        self._topic_bytes = 0
 
     def reload(self, config: StoreConfig) -> None:
         """Apply new limits."""
@@ -103,6 +106,7 @@ class Staging:
         self._shares.clear()
         self._pending.clear()
         self.leaving.clear()
+        self._topic_bytes = 0
 
     def load(self, log: Log) -> None:
         """A log of the vault that no commit refers to."""
@@ -145,7 +149,7 @@ class Staging:
         self._make_room((holder, prefix), more)
         batch = self._batches.setdefault(prefix, Unfinished())  # whatever gave way
         part = batch.parts.setdefault(log, Part())
-        part.note(topic)
+        self._topic_bytes += part.note(topic, TOPIC_BYTES_MAX - self._topic_bytes)
         part.pending[holder] = part.pending.get(holder, 0) + size
         self._pending[log] = None
         self._count(prefix, batch, holder, more)
@@ -188,6 +192,7 @@ class Staging:
     def _forget(self, prefix: str) -> None:
         batch = self._batches.pop(prefix, None)
         if batch is not None:
+            self._topic_bytes -= sum(part.topic_bytes for part in batch.parts.values())
             for holder in batch.shares:
                 self._shares.set((holder, prefix), holder, 0)
 
@@ -222,6 +227,7 @@ class Staging:
         part = None if batch is None else batch.parts.pop(log, None)
         if batch is None or part is None:
             return
+        self._topic_bytes -= part.topic_bytes
         if not batch.parts:
             self._forget(prefix)
             return

@@ -114,7 +114,7 @@ class Asked(Body, frozen=True):
     inbox: str  # of the requester
     body: msgspec.Raw  # one of the requests below, as the service encoded it
     source: Annotated[str, msgspec.Meta(max_length=256)] = ""  # the address that the requester's places count for
-    hears: Hearing | None = None  # with `open` and `credit`: what the requester may hear
+    hears: Hearing | None = None  # what the requester may hear, with `open` and `credit`; may publish, with `commit`
 
 
 class StoreForgotten(Body, frozen=True):
