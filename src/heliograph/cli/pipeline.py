@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from heliograph.cli import connection as c
+from heliograph.cli.pipeline_decoded import RejectedTo, Schemas, Tables, wanted_tables
 from heliograph.cli.shape import FAILED, INTERRUPTED, examples, fail, group, say
 from heliograph.cli.tables import show
 from heliograph.errors import UsageError
@@ -96,12 +97,16 @@ def _archive(
     store: Annotated[str, typer.Option("--store", help="Only this store, by name or id.")] = "",
     follow: Annotated[bool, typer.Option("--follow", help="Go on until Ctrl-C.")] = False,
     every: Annotated[int, typer.Option("--every", metavar="SECONDS", help="With --follow: how often.", min=1)] = 10,
+    table: Tables = None,
+    schema: Schemas = None,
+    rejected_to: RejectedTo = "",
     master: Master = "",
     remote: Remote = "",
     as_json: AsJson = False,
 ) -> None:
     from heliograph.pipeline import jobs
 
+    wanted = wanted_tables(table or (), schema or ())
     # The first run reads everything present; later ones continue from the checkpoint.
     options = source_options(there) | {"startingOffsets": "earliest"}
     options |= {"store": store} if store else {}
@@ -113,7 +118,8 @@ def _archive(
     if not filter and not may_read_all:
         say("System/# is left out: what brokers say of themselves is for administrators")
     with spark_for(master, remote) as spark:
-        found = jobs.keep(spark, tables, options, follow=follow, seconds=every, say=say)
+        decoded = jobs.decoded_tables(tables, options, wanted, rejected_to, say)
+        found = jobs.keep(spark, tables, options, follow=follow, seconds=every, say=say, decoded=decoded)
     show(found if as_json else found["tables"], as_json)
 
 
@@ -135,7 +141,9 @@ app.command(
     name="archive",
     help="Put what stores keep into Delta tables.",
     epilog=examples(
-        "heliograph pipeline archive --tables archive", "heliograph pipeline archive --tables archive --follow"
+        "heliograph pipeline archive --tables archive",
+        "heliograph pipeline archive --tables archive --follow",
+        "heliograph pipeline archive --tables archive --table 'readings=sensors/#:json'",
     ),
 )(c.with_connection(_archive))
 
