@@ -44,7 +44,7 @@ def table(name: str = "readings", columns: str = COLUMNS, filter: str = "sensors
 
 
 @pytest.mark.spark
-@pytest.mark.req("S2")
+@pytest.mark.req("S2", "S9")
 def test_fields_are_columns_and_what_does_not_fit_is_kept_apart_with_the_reason(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -83,7 +83,7 @@ def test_fields_are_columns_and_what_does_not_fit_is_kept_apart_with_the_reason(
 
 
 @pytest.mark.spark
-@pytest.mark.req("S2")
+@pytest.mark.req("S2", "S9")
 def test_a_crash_at_any_commit_leaves_each_row_once_and_one_schema_for_a_batch(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

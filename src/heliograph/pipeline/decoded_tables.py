@@ -27,7 +27,8 @@ from heliograph.pipeline.catalogue import VIEWS
 from heliograph.pipeline.kinds import KEYS, KINDS, QUARANTINE, QUARANTINE_COLUMNS, dated
 from heliograph.pipeline.payloads.decoding import decode, known_reader, pieces
 from heliograph.pipeline.payloads.formats import PayloadSchema, check_format, inferred
-from heliograph.pipeline.payloads.shapes import Shape, columns_text, read_columns, struct
+from heliograph.pipeline.payloads.inference import SAMPLE_BYTES, SAMPLE_ROWS
+from heliograph.pipeline.payloads.layouts import Layout, columns_text, read_columns, struct
 from heliograph.pipeline.tables import LakeTables
 
 if TYPE_CHECKING:
@@ -40,7 +41,6 @@ ROW = (*KEYS, "topic", "timestamp")  # of every such table, before the fields
 RESERVED = (*ROW, OTHERS, "date", "hour")
 PREFIX = "payload_"  # of fields that have such a name
 RAW, REASON = "__value", "__reason"  # while rows are sorted; no field's column is named so
-SAMPLE_ROWS, SAMPLE_BYTES = 500, 1 << 16  # payloads that a schema is inferred from, and how long each may be
 UNKNOWN = "nothing of the sample could be read, so there is no schema yet"
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}\Z")
 
@@ -155,7 +155,7 @@ class DecodedTables:
         check_format(each.schema.format)
         noted, before = self._noted(each.name)
         if each.schema.is_known:
-            _compatible(each.name, before, known_reader(each.schema).shape)
+            _compatible(each.name, before, known_reader(each.schema).layout)
         elif noted is None:
             inferred(each.schema, [])  # or it must be given
         elif noted.format != each.schema.format:
@@ -169,10 +169,10 @@ class DecodedTables:
             return wanted
         if noted is not None and self._has_begun(each.name, query, number):
             return noted
-        shape = known_reader(wanted).shape
-        self._note(each.name, wanted, _together(before, shape))
+        layout = known_reader(wanted).layout
+        self._note(each.name, wanted, _together(before, layout))
         if self._say is not None:
-            self._say(f"{each.name}: {columns_text(shape)}")
+            self._say(f"{each.name}: {columns_text(layout)}")
         return wanted
 
     def _sampled(self, each: DecodedTable, mine: DataFrame) -> PayloadSchema | None:
@@ -186,7 +186,7 @@ class DecodedTables:
         table, apart = _transactions(name, query)
         return self._tables.has(name, table, number) or self._tables.has(QUARANTINE, apart, number)
 
-    def _noted(self, name: str) -> tuple[PayloadSchema | None, Shape | None]:
+    def _noted(self, name: str) -> tuple[PayloadSchema | None, Layout | None]:
         """The schema of a table, and all columns that it has had."""
         told = self._tables.note(f"{SCHEMAS}/{name}.json")
         if told is None:
@@ -195,7 +195,7 @@ class DecodedTables:
         columns = read.pop("columns")
         return PayloadSchema(**read), read_columns(columns)
 
-    def _note(self, name: str, schema: PayloadSchema, columns: Shape) -> None:
+    def _note(self, name: str, schema: PayloadSchema, columns: Layout) -> None:
         told = asdict(schema) | {"columns": columns_text(columns)}
         self._tables.keep_note(f"{SCHEMAS}/{name}.json", json.dumps(told, indent=1).encode())
 
@@ -206,9 +206,9 @@ def decoded(rows: DataFrame, schema: PayloadSchema) -> DataFrame:
     from pyspark.sql.pandas.types import from_arrow_schema
     from pyspark.sql.types import StructType
 
-    shape = known_reader(schema).shape
+    layout = known_reader(schema).layout
     given = rows.select(*ROW, f.col("value").alias(RAW))
-    fields = [(table_column(each.column), each.shape.arrow()) for each in shape.fields]
+    fields = [(table_column(each.column), each.layout.arrow()) for each in layout.fields]
     new = pa.schema([(REASON, pa.string()), *fields, (OTHERS, pa.string())])
     made = StructType([*given.schema.fields, *from_arrow_schema(new).fields])
     names = made.names
@@ -245,30 +245,30 @@ def _transactions(name: str, query: str) -> tuple[str, str]:
     return f"{query}/{name}", f"{query}/{name}/{QUARANTINE}"
 
 
-def _distinct(shape: Shape) -> Shape:
+def _distinct(layout: Layout) -> Layout:
     """Without fields whose columns an earlier one has: a sample may have any names."""
-    kept = {table_column(each.column).lower(): each for each in reversed(shape.fields)}
-    return struct(each for each in shape.fields if kept[table_column(each.column).lower()] is each)
+    kept = {table_column(each.column).lower(): each for each in reversed(layout.fields)}
+    return struct(each for each in layout.fields if kept[table_column(each.column).lower()] is each)
 
 
-def _compatible(name: str, before: Shape | None, shape: Shape) -> None:
+def _compatible(name: str, before: Layout | None, layout: Layout) -> None:
     """UsageError if two fields would be one column, or a column would have another type than before."""
     seen: dict[str, str] = {}
     known = {} if before is None else {table_column(each.column).lower(): each for each in before.fields}
-    for each in shape.fields:
+    for each in layout.fields:
         column = table_column(each.column)
         if seen.setdefault(column.lower(), each.name) != each.name:
             raise UsageError(f"the fields {seen[column.lower()]!r} and {each.name!r} would both be {name}.{column}")
         old = known.get(column.lower())
-        if old is not None and old.shape.arrow() != each.shape.arrow():
+        if old is not None and old.layout.arrow() != each.layout.arrow():
             raise UsageError(
-                f"{name}.{column} is {old.shape}, and the schema says {each.shape}: a column keeps its type, so name "
+                f"{name}.{column} is {old.layout}, and the schema says {each.layout}: a column keeps its type, so name "
                 f"another table for the new one"
             )
 
 
-def _together(before: Shape | None, shape: Shape) -> Shape:
+def _together(before: Layout | None, layout: Layout) -> Layout:
     """All columns that a table has had."""
-    now = {table_column(each.column).lower() for each in shape.fields}
+    now = {table_column(each.column).lower() for each in layout.fields}
     gone = [] if before is None else [each for each in before.fields if table_column(each.column).lower() not in now]
-    return struct([*shape.fields, *gone])
+    return struct([*layout.fields, *gone])

@@ -18,6 +18,7 @@ from heliograph.matching.languages import compile
 from heliograph.matching.languages.patterns import pattern as check_pattern
 from heliograph.model.topics import filter_fault
 from heliograph.pipeline.patience import PATIENCE_S
+from heliograph.pipeline.payloads.formats import PayloadSchema
 from heliograph.pipeline.rows import COLUMNS, parse_attributes, schema_of
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ CONNECTION = {
 KNOWN = (
     *("subscribe", "subscribePattern", "startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp"),
     *("maxOffsetsPerTrigger", "minPartitions", "failOnDataLoss", "includeHeaders", "store", "where", "language"),
-    *("columns", "attributes", "reader", "secretFile", "patience"),
+    *("columns", "attributes", "reader", "secretFile", "patience", "decode", "payloadSchema"),
     *("url", "network", "entity", "tokenFile", "authority", "certificate", "key"),
     *("publisher", "topic", "batch", "checkpointLocation", "path"),
 )
@@ -72,6 +73,7 @@ class SourceOptions:
     secret_file: str = ""  # with a reader or publisher, and without credentials: the secret of its name
     patience_s: int = PATIENCE_S  # with a store or broker that is away
     connection: Mapping[str, str] = field(default_factory=dict)
+    payload: PayloadSchema | None = None  # with what payloads are decoded; it is found later than the rest
 
     @property
     def schema(self) -> pa.Schema:

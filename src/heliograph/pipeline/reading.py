@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from heliograph.client.config import SECURE
 from heliograph.model.topics import matches
+from heliograph.pipeline.decode_option import decoded_rows
 from heliograph.pipeline.offsets import LogRange, complete, list_logs
 from heliograph.pipeline.options import SourceOptions
 from heliograph.pipeline.patience import patiently
@@ -47,7 +48,8 @@ def read_range(options: SourceOptions, part: LogRange) -> Iterator[pa.RecordBatc
             for data, positions, taken in _joined(runs):
                 batch = to_batch(part.store, data, positions, _read_columns(options), attributes, taken=taken)
                 batch = _once(batch, filters[:number], options.pattern)
-                yield batch if len(batch.schema) == len(options.schema) else batch.select(options.schema.names)
+                batch = batch if len(batch.schema) == len(options.schema) else batch.select(options.schema.names)
+                yield from decoded_rows(options.payload, batch)
 
 
 def addresses(address: str, options: SourceOptions) -> list[str]:

@@ -37,7 +37,7 @@ class Rejected:
         for row in rows.select("store").distinct().collect():
             mine = sent.where(f.col("store") == row["store"]).drop("store")
             writing = mine.write.format("heliograph").options(**self.connection)
-            writing = writing.option("store", row["store"]).option("publisher", f"rejected/{query}")
+            writing = writing.option("store", row["store"]).option("publisher", f"rejected.{query.replace('/', '.')}")
             writing.option("batch", str(number)).mode("append").save()
 
 

@@ -22,6 +22,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from heliograph.errors import Reason, RefusedError
 from heliograph.live.name_secret import secret_in
+from heliograph.pipeline.decode_option import check_stream, kept_payload, wanted_payload, with_payload
 from heliograph.pipeline.offsets import LogRange, StoreLog, complete, limited, list_logs, missing, plan, resolve, unread
 from heliograph.pipeline.options import LATEST, LOG, Offsets, SourceOptions, read_options
 from heliograph.pipeline.patience import patiently, without_those_away
@@ -50,16 +51,20 @@ class HeliographSource(DataSource):
         """The requested columns."""
         from pyspark.sql.pandas.types import from_arrow_schema
 
-        return from_arrow_schema(read_options(self.options, False).schema)
+        options = read_options(self.options, False)
+        return with_payload(from_arrow_schema(options.schema), options, wanted_payload(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """For a batch."""
         options = read_options(self.options, False)
+        options = replace(options, payload=kept_payload(schema, options, wanted_payload(self.options)))
         return PushingReader(options) if is_offered() else RangeReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 Spark's name
         """For a stream."""
-        return LogStreamReader(read_options(self.options, True))
+        options, wanted = read_options(self.options, True), wanted_payload(self.options)
+        check_stream(wanted)
+        return LogStreamReader(replace(options, payload=kept_payload(schema, options, wanted)))
 
     def writer(self, schema: StructType, overwrite: bool) -> Any:
         """For a batch."""

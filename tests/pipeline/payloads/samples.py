@@ -14,7 +14,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, ti
 from hypothesis import strategies as st
 
 from heliograph.pipeline.payloads.formats import PayloadSchema
-from heliograph.pipeline.payloads.shapes import Field, Shape, struct
+from heliograph.pipeline.payloads.layouts import Layout, PayloadField, struct
 
 NOON = datetime(2026, 11, 16, 12, tzinfo=UTC)
 
@@ -100,27 +100,27 @@ GOOD: dict[str, tuple[PayloadSchema, bytes]] = {
 NAMES = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), min_size=1, max_size=8)
 SIMPLE = st.sampled_from(
     ["boolean", "int", "bigint", "float", "double", "string", "binary", "date", "timestamp", "json"]
-).map(Shape)
+).map(Layout)
 DECIMALS = st.integers(1, 38).flatmap(
-    lambda digits: st.integers(0, digits).map(lambda scale: Shape("decimal", precision=digits, scale=scale))
+    lambda digits: st.integers(0, digits).map(lambda scale: Layout("decimal", precision=digits, scale=scale))
 )
 
 
-def structs(inner: st.SearchStrategy[Shape]) -> st.SearchStrategy[Shape]:
-    fields = st.builds(Field, NAMES, inner, st.booleans())
+def structs(inner: st.SearchStrategy[Layout]) -> st.SearchStrategy[Layout]:
+    fields = st.builds(PayloadField, NAMES, inner, st.booleans())
     return st.lists(fields, min_size=1, max_size=4, unique_by=lambda each: each.column.lower()).map(struct)
 
 
-SHAPES = st.recursive(
+LAYOUTS = st.recursive(
     SIMPLE | DECIMALS,
     lambda inner: (
         structs(inner)
-        | inner.map(lambda item: Shape("array", item=item))
-        | inner.map(lambda item: Shape("map", item=item))
+        | inner.map(lambda item: Layout("array", item=item))
+        | inner.map(lambda item: Layout("map", item=item))
     ),
     max_leaves=8,
 )
-STRUCTS = structs(SHAPES)
+STRUCTS = structs(LAYOUTS)
 
 VALUES = st.recursive(
     st.none()

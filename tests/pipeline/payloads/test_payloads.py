@@ -18,21 +18,22 @@ from heliograph.errors import UsageError
 from heliograph.pipeline.payloads import decoding
 from heliograph.pipeline.payloads.decoding import decode, pieces
 from heliograph.pipeline.payloads.formats import FORMATS, PayloadSchema, inferred, reader
-from heliograph.pipeline.payloads.shapes import Shape, columns_text, read_columns
+from heliograph.pipeline.payloads.layouts import Layout, columns_text, read_columns
 from tests.examples import examples
 from tests.pipeline.payloads.samples import (
     AVRO,
     AVRO_VALUE,
     DESCRIPTORS,
     GOOD,
+    LAYOUTS,
     NOON,
-    SHAPES,
     STRUCTS,
     VALUES,
     avro,
     message,
 )
 
+pytestmark = pytest.mark.req("S9")
 LIMITS = {"int": 31, "bigint": 63}
 
 
@@ -46,9 +47,9 @@ def json_of(columns: str, *values: Any) -> list[tuple[Any, Any, Any]]:
 
 
 @given(STRUCTS)
-def test_a_schema_is_the_text_that_it_is_written_as(shape: Shape) -> None:
-    assert read_columns(columns_text(shape)) == shape
-    assert pa.array([None], shape.arrow()).null_count == 1
+def test_a_schema_is_the_text_that_it_is_written_as(layout: Layout) -> None:
+    assert read_columns(columns_text(layout)) == layout
+    assert pa.array([None], layout.arrow()).null_count == 1
 
 
 @pytest.mark.parametrize(
@@ -123,29 +124,29 @@ def test_missing_fields_are_null_unless_needed_and_unknown_ones_are_kept() -> No
     assert json_of("value double", 21.5)[0][0] == {"value": 21.5}, "a payload that is no object is a field of one"
 
 
-def fits(shape: Shape, value: Any) -> bool:
+def fits(layout: Layout, value: Any) -> bool:
     """What the page says, in the simplest words."""
-    match shape.kind:
+    match layout.kind:
         case "struct":
-            known = {each.name: each for each in shape.fields}
+            known = {each.name: each for each in layout.fields}
             return type(value) is dict and all(
-                (value.get(name) is not None and fits(each.shape, value[name]))
+                (value.get(name) is not None and fits(each.layout, value[name]))
                 if value.get(name) is not None
                 else not each.needed
                 for name, each in known.items()
             )
         case "array" | "map":
-            assert shape.item is not None
+            assert layout.item is not None
             inner = value if type(value) is list else list(value.values()) if type(value) is dict else None
-            is_kind = type(value) is (list if shape.kind == "array" else dict)
-            return is_kind and inner is not None and all(each is None or fits(shape.item, each) for each in inner)
+            is_kind = type(value) is (list if layout.kind == "array" else dict)
+            return is_kind and inner is not None and all(each is None or fits(layout.item, each) for each in inner)
         case "boolean":
             return type(value) is bool
         case "string":
             return type(value) is str
         case "int" | "bigint":
             whole = type(value) is int or (type(value) is float and abs(value) <= 2**53 and value == int(value))
-            return whole and -(2 ** LIMITS[shape.kind]) <= value < 2 ** LIMITS[shape.kind]
+            return whole and -(2 ** LIMITS[layout.kind]) <= value < 2 ** LIMITS[layout.kind]
         case "double":
             return type(value) is float or (type(value) is int and float(value) == value)
         case "float":
@@ -153,39 +154,39 @@ def fits(shape: Shape, value: Any) -> bool:
             return is_small and float(value) == value
         case "json":
             return True
-    return may(shape, value)
+    return may(layout, value)
 
 
-def may(shape: Shape, value: Any) -> bool:
+def may(layout: Layout, value: Any) -> bool:
     """Texts of a form: what can be read back."""
     reads: dict[str, Callable[[Any], Any]] = {
         "date": lambda text: len(text) == 10 and date.fromisoformat(text),
         "timestamp": lambda text: len(text) > 10 and datetime.fromisoformat(text).replace(tzinfo=UTC),
         "binary": lambda text: b64decode(text, validate=True) is not None,
-        "decimal": lambda text: _is_decimal(shape, Decimal(text if type(text) is str else repr(text))),
+        "decimal": lambda text: _is_decimal(layout, Decimal(text if type(text) is str else repr(text))),
     }
-    wanted = (str, int, float) if shape.kind == "decimal" else (str,)
+    wanted = (str, int, float) if layout.kind == "decimal" else (str,)
     try:
-        return type(value) in wanted and bool(reads[shape.kind](value))
+        return type(value) in wanted and bool(reads[layout.kind](value))
     except (ValueError, ArithmeticError):
         return False
 
 
-def _is_decimal(shape: Shape, number: Decimal) -> bool:
+def _is_decimal(layout: Layout, number: Decimal) -> bool:
     if not number.is_finite():
         return False
-    scaled = number.scaleb(shape.scale) if number else number
-    return scaled == scaled.to_integral_value() and abs(scaled) < 10**shape.precision
+    scaled = number.scaleb(layout.scale) if number else number
+    return scaled == scaled.to_integral_value() and abs(scaled) < 10**layout.precision
 
 
 @examples(400)
 @given(STRUCTS, VALUES)
-def test_what_fits_is_what_the_page_says(shape: Shape, value: Any) -> None:
+def test_what_fits_is_what_the_page_says(layout: Layout, value: Any) -> None:
     value = value if type(value) is dict else {"value": value}
-    names = [each.name for each in shape.fields]
+    names = [each.name for each in layout.fields]
     value = dict(zip(names, value.values(), strict=False)) | value
-    ((row, _, fault),) = json_of(columns_text(shape), value)
-    assert (fault is None) == fits(shape, value), fault
+    ((row, _, fault),) = json_of(columns_text(layout), value)
+    assert (fault is None) == fits(layout, value), fault
     assert (row is None) == (fault is not None)
 
 
@@ -229,10 +230,10 @@ def test_a_payload_that_was_changed_costs_its_row_at_most(format: str, data: st.
 @example("protobuf", DESCRIPTORS, "")
 def test_any_schema_is_read_or_refused(format: str, text: str, message: str) -> None:
     try:
-        shape = reader(PayloadSchema(format, text, message)).shape
+        layout = reader(PayloadSchema(format, text, message)).layout
     except UsageError:
         return  # it is anything but a schema
-    assert shape.fields
+    assert layout.fields
 
 
 def test_a_schema_that_grows_without_end_is_refused() -> None:
@@ -294,9 +295,9 @@ def test_cloudevents_become_columns_with_their_data() -> None:
 
 
 @examples(200)
-@given(SHAPES.filter(lambda shape: shape.kind in ("struct", "array", "string", "bigint", "boolean")), st.data())
-def test_a_sample_of_one_shape_fits_what_is_inferred_from_it(shape: Shape, data: st.DataObject) -> None:
-    sample = [json.dumps(data.draw(valued(shape))).encode() for _ in range(data.draw(st.integers(1, 5)))]
+@given(LAYOUTS.filter(lambda layout: layout.kind in ("struct", "array", "string", "bigint", "boolean")), st.data())
+def test_a_sample_of_one_shape_fits_what_is_inferred_from_it(layout: Layout, data: st.DataObject) -> None:
+    sample = [json.dumps(data.draw(valued(layout))).encode() for _ in range(data.draw(st.integers(1, 5)))]
     found = inferred(PayloadSchema("json"), sample)
     if found is not None:
         assert [fault for _, _, fault in read(found, *sample)] == [None] * len(sample)
@@ -304,14 +305,14 @@ def test_a_sample_of_one_shape_fits_what_is_inferred_from_it(shape: Shape, data:
         assert {value for payload in sample for value in [json.loads(payload)] if value not in ({}, [])} <= {None}
 
 
-def valued(shape: Shape) -> st.SearchStrategy[Any]:
-    """Values of JSON that have this shape, roughly: what is no JSON type is text."""
-    match shape.kind:
+def valued(layout: Layout) -> st.SearchStrategy[Any]:
+    """Values of JSON that have this layout, roughly: what is no JSON type is text."""
+    match layout.kind:
         case "struct":
-            return st.fixed_dictionaries({}, optional={each.name: valued(each.shape) for each in shape.fields})
+            return st.fixed_dictionaries({}, optional={each.name: valued(each.layout) for each in layout.fields})
         case "array":
-            assert shape.item is not None
-            return st.lists(valued(shape.item), max_size=3)
+            assert layout.item is not None
+            return st.lists(valued(layout.item), max_size=3)
         case "boolean":
             return st.booleans()
         case "int" | "bigint":
@@ -326,11 +327,11 @@ def test_few_wrong_values_of_a_sample_do_not_decide() -> None:
     junk = {f"junk{n}": 1 for n in range(1_000)} | {"celsius": "x", "N": 1, "n": "y", "deep": {"d": {"e": 1}}}
     found = inferred(PayloadSchema("json"), [json.dumps(junk).encode(), b"\xff", *honest])
     assert found is not None
-    shape = read_columns(found.text)
-    known = {each.name: str(each.shape) for each in shape.fields}
+    layout = read_columns(found.text)
+    known = {each.name: str(each.layout) for each in layout.fields}
     assert (known["celsius"], known["n"], known["tags"]) == ("double", "bigint", "array<string>")
     assert "N" not in known
-    assert len(shape.fields) == 256
+    assert len(layout.fields) == 256
 
 
 def test_a_sample_without_a_type_for_a_field_leaves_it_as_json() -> None:

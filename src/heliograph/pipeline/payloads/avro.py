@@ -1,7 +1,7 @@
 """Avro: payloads that are one datum each, in the binary encoding, with or without the head of a single object.
 
 In:    a schema as JSON; payloads.
-Out:   its shape, and a function that decodes a payload.
+Out:   its layout, and a function that decodes a payload.
 State: none.
 Not here: what fits (fitting.py), containers of many records: a publication is one.
 
@@ -26,7 +26,15 @@ from fastavro.schema import fingerprint, to_parsing_canonical_form
 from heliograph.errors import UsageError
 from heliograph.pipeline.payloads.fitting import Unfit
 from heliograph.pipeline.payloads.inference import BARE
-from heliograph.pipeline.payloads.shapes import DIGITS_MAX, FIELDS_MAX, TEXT_BYTES_MAX, Field, Shape, checked, struct
+from heliograph.pipeline.payloads.layouts import (
+    DIGITS_MAX,
+    FIELDS_MAX,
+    TEXT_BYTES_MAX,
+    Layout,
+    PayloadField,
+    checked,
+    struct,
+)
 
 SINGLE = b"\xc3\x01"  # begins a single object; the fingerprint of its schema follows
 FINGERPRINT = "CRC-64-AVRO"
@@ -40,7 +48,7 @@ _PLAIN = {"boolean": "boolean", "int": "int", "long": "bigint", "float": "float"
 _LEAST = {"null": 0, "float": 4, "double": 8}  # bytes of a value; of others at least one
 
 
-def avro_reader(text: str) -> tuple[Shape, Callable[[bytes], Any]]:
+def avro_reader(text: str) -> tuple[Layout, Callable[[bytes], Any]]:
     """What decodes payloads of a schema. UsageError if it is none that tables can have."""
     if len(text) > TEXT_BYTES_MAX:
         raise UsageError(f"the schema: more than {TEXT_BYTES_MAX:,} letters")
@@ -50,15 +58,15 @@ def avro_reader(text: str) -> tuple[Shape, Callable[[bytes], Any]]:
         parsed = parse_schema(given, named)
         plain = parse_schema(_without_logical(given), {})
         mark = SINGLE + bytes.fromhex(fingerprint(to_parsing_canonical_form(given), FINGERPRINT))[::-1]
-        found = _Types(named)
-        shape, convert = found.of(parsed)
+        found = _AvroTypes(named)
+        layout, convert = found.of(parsed)
     except UsageError:
         raise
     except RecursionError:
         raise UsageError("the schema: it is nested too deeply") from None
     except Exception as error:
         raise UsageError(f"the schema is not one of Avro: {str(error)[:200] or type(error).__name__}") from None
-    is_bare = shape.kind != "struct"
+    is_bare = layout.kind != "struct"
 
     def decode(payload: bytes) -> Any:
         data = payload[len(mark) :] if payload.startswith(mark) else payload
@@ -69,7 +77,7 @@ def avro_reader(text: str) -> tuple[Shape, Callable[[bytes], Any]]:
         value = value if convert is None else convert(value)
         return {BARE: value} if is_bare else value
 
-    return checked(struct([Field(BARE, shape)]) if is_bare else shape), decode
+    return checked(struct([PayloadField(BARE, layout)]) if is_bare else layout), decode
 
 
 def _without_logical(given: Any) -> Any:
@@ -78,59 +86,59 @@ def _without_logical(given: Any) -> Any:
     return [_without_logical(inner) for inner in given] if isinstance(given, list) else given
 
 
-class _Types:
-    """Types of a schema, as shapes, each with what converts its values."""
+class _AvroTypes:
+    """Types of a schema, as layouts, each with what converts its values."""
 
     def __init__(self, named: Mapping[str, Any]) -> None:
         self._named = named
         self._within: list[str] = []  # records that are being looked at
         self._count = 0
 
-    def of(self, given: Any) -> tuple[Shape, Convert]:
+    def of(self, given: Any) -> tuple[Layout, Convert]:
         self._count += 1
         if self._count > 2 * FIELDS_MAX:
             raise UsageError(f"the schema: it has more than {FIELDS_MAX} fields")
         if isinstance(given, list):
             return self._union(given)
         if isinstance(given, str):
-            return (Shape(_PLAIN[given]), None) if given in _PLAIN else self.of(self._named[given])
+            return (Layout(_PLAIN[given]), None) if given in _PLAIN else self.of(self._named[given])
         kind = given["type"]
         if kind in ("record", "error"):
             return self._record(given)
         if kind == "array":
             if self.least(given["items"]) == 0:
                 raise UsageError("the schema: an array of items without bytes could be of any length")
-            shape, convert = self.of(given["items"])
-            return Shape("array", item=shape), None if convert is None else partial(_each_item, convert)
+            layout, convert = self.of(given["items"])
+            return Layout("array", item=layout), None if convert is None else partial(_each_item, convert)
         if kind == "map":
-            shape, convert = self.of(given["values"])
-            return Shape("map", item=shape), None if convert is None else partial(_each_value, convert)
+            layout, convert = self.of(given["values"])
+            return Layout("map", item=layout), None if convert is None else partial(_each_value, convert)
         if isinstance(kind, list | dict) or kind not in _PLAIN:
             return self.of(kind)
-        return _logical(given, kind) or (Shape(_PLAIN[kind]), None)
+        return _logical(given, kind) or (Layout(_PLAIN[kind]), None)
 
-    def _union(self, given: list[Any]) -> tuple[Shape, Convert]:
+    def _union(self, given: list[Any]) -> tuple[Layout, Convert]:
         others = [each for each in given if each != "null"]
         if len(others) == 1:
             return self.of(others[0])
         for each in others:
             self.of(each)  # checked, though its values become JSON
-        return Shape("json"), None
+        return Layout("json"), None
 
-    def _record(self, given: Mapping[str, Any]) -> tuple[Shape, Convert]:
+    def _record(self, given: Mapping[str, Any]) -> tuple[Layout, Convert]:
         name = given["name"]
         if name in self._within:
             raise UsageError(f"the schema: {name} contains itself, which columns cannot hold")
         self._within.append(name)
         fields, converts = [], {}
         for each in given["fields"]:
-            shape, convert = self.of(each["type"])
-            fields.append(Field(each["name"], shape))
+            layout, convert = self.of(each["type"])
+            fields.append(PayloadField(each["name"], layout))
             if convert is not None:
                 converts[each["name"]] = convert
         self._within.pop()
         if not fields:
-            return Shape("json"), None
+            return Layout("json"), None
 
         def convert_all(value: Any) -> Any:
             for name, convert in converts.items():
@@ -168,19 +176,19 @@ def _maybe(convert: Callable[[Any], Any], value: Any) -> Any:
     return None if value is None else convert(value)
 
 
-def _logical(given: Mapping[str, Any], kind: str) -> tuple[Shape, Convert] | None:
+def _logical(given: Mapping[str, Any], kind: str) -> tuple[Layout, Convert] | None:
     """The logical types that columns have; others are what they are without it."""
     match given.get("logicalType"), kind:
         case "timestamp-millis", "long":
-            return Shape("timestamp"), lambda value: _time(value * 1_000)
+            return Layout("timestamp"), lambda value: _time(value * 1_000)
         case "timestamp-micros", "long":
-            return Shape("timestamp"), _time
+            return Layout("timestamp"), _time
         case "date", "int":
-            return Shape("date"), _day
+            return Layout("date"), _day
         case "decimal", ("bytes" | "fixed"):
             precision, scale = given.get("precision"), given.get("scale", 0)
             if type(precision) is int and type(scale) is int and 0 <= scale <= precision <= DIGITS_MAX and precision:
-                return Shape("decimal", precision=precision, scale=scale), lambda value: _decimal(value, scale)
+                return Layout("decimal", precision=precision, scale=scale), lambda value: _decimal(value, scale)
     return None
 
 

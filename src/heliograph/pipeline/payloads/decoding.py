@@ -51,7 +51,7 @@ def decode(schema: PayloadSchema, payloads: pa.Array) -> DecodedColumns:
         rows.append(row)
         others.append(other)
         faults.append(fault)
-    kind = known.shape.arrow()
+    kind = known.layout.arrow()
     try:
         values = pa.array(rows, kind)
     except (pa.ArrowException, ValueError, TypeError, OverflowError):

@@ -1,7 +1,7 @@
 """Fitting: whether a decoded value has the type that a column wants, and the value that goes into the column.
 
-In:    values as JSON's reader makes them; a shape.
-Out:   the value for Arrow, and the fields that the shape does not know; Unfit, with where and why.
+In:    values as JSON's reader makes them; a layout.
+Out:   the value for Arrow, and the fields that the layout does not know; Unfit, with where and why.
 State: none.
 Not here: decoding bytes (formats.py), columns (decoding.py).
 
@@ -23,7 +23,7 @@ from typing import Any
 import msgspec
 
 from heliograph.errors import HeliographError
-from heliograph.pipeline.payloads.shapes import Shape
+from heliograph.pipeline.payloads.layouts import Layout
 
 SHOWN_MAX = 40  # letters of a value, or of a name, in a reason
 NUMBER_LETTERS_MAX = 64  # of a decimal that is written as text
@@ -35,7 +35,7 @@ _EXACT = Context(prec=100)  # more digits than a decimal can have
 _DAY = re.compile(r"\d{4}-\d\d-\d\d\Z", re.ASCII)
 
 Lost = dict[str, Any]
-"""What the shape does not know, in objects within objects as it was."""
+"""What the layout does not know, in objects within objects as it was."""
 Fitter = Callable[[Any, Lost], Any]
 
 _encode = msgspec.json.Encoder(decimal_format="number").encode
@@ -54,15 +54,15 @@ class Unfit(HeliographError):  # noqa: N818 it is an answer, not a fault of ours
         return Unfit(self.told, f"{name[:SHOWN_MAX]}.{self.where}" if self.where else name[:SHOWN_MAX])
 
 
-def fitter(shape: Shape) -> Fitter:
-    """What makes values of a shape for Arrow."""
-    if shape.kind == "struct":
-        return _struct(shape)
-    if shape.kind == "decimal":
-        return lambda value, _: as_decimal(value, shape.precision, shape.scale)
-    if shape.item is not None:
-        return _array(shape.item) if shape.kind == "array" else _map(shape.item)
-    return _SIMPLE[shape.kind]
+def fitter(layout: Layout) -> Fitter:
+    """What makes values of a layout for Arrow."""
+    if layout.kind == "struct":
+        return _struct(layout)
+    if layout.kind == "decimal":
+        return lambda value, _: as_decimal(value, layout.precision, layout.scale)
+    if layout.item is not None:
+        return _array(layout.item) if layout.kind == "array" else _map(layout.item)
+    return _SIMPLE[layout.kind]
 
 
 def json_text(value: Any) -> str:
@@ -70,9 +70,9 @@ def json_text(value: Any) -> str:
     return _encode(value).decode()
 
 
-def _struct(shape: Shape) -> Fitter:
-    fields = {each.name: (each.column, fitter(each.shape)) for each in shape.fields}
-    needed = [each.name for each in shape.fields if each.needed]
+def _struct(layout: Layout) -> Fitter:
+    fields = {each.name: (each.column, fitter(each.layout)) for each in layout.fields}
+    needed = [each.name for each in layout.fields if each.needed]
 
     def fit(value: Any, lost: Lost) -> Any:
         if type(value) is not dict:
@@ -94,7 +94,7 @@ def _struct(shape: Shape) -> Fitter:
     return fit
 
 
-def _array(item: Shape) -> Fitter:
+def _array(item: Layout) -> Fitter:
     inner = fitter(item)
 
     def fit(value: Any, lost: Lost) -> Any:
@@ -105,7 +105,7 @@ def _array(item: Shape) -> Fitter:
     return fit
 
 
-def _map(item: Shape) -> Fitter:
+def _map(item: Layout) -> Fitter:
     inner = fitter(item)
 
     def fit(value: Any, lost: Lost) -> Any:

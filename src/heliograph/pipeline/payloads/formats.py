@@ -1,7 +1,7 @@
 """Formats: from the bytes of a payload to a value that fits a schema, one payload at a time.
 
 In:    PayloadSchema: a format, and a schema in the form of that format; payloads.
-Out:   PayloadReader: its shape, and read(), which returns a row and its other fields, or raises.
+Out:   PayloadReader: its layout, and read(), which returns a row and its other fields, or raises.
 State: none.
 Not here: columns (decoding.py), what fits (fitting.py), Avro and Protobuf themselves (avro.py, protobuf.py).
 
@@ -20,7 +20,7 @@ import msgspec
 from heliograph.errors import UsageError
 from heliograph.pipeline.payloads.fitting import Lost, Unfit, fitter
 from heliograph.pipeline.payloads.inference import as_object, infer
-from heliograph.pipeline.payloads.shapes import Field, Shape, columns_text, read_columns, struct
+from heliograph.pipeline.payloads.layouts import Layout, PayloadField, columns_text, read_columns, struct
 
 JSON, AVRO, PROTOBUF, CLOUDEVENTS = "json", "avro", "protobuf", "cloudevents"
 FORMATS = (JSON, AVRO, PROTOBUF, CLOUDEVENTS)
@@ -54,7 +54,7 @@ class PayloadSchema:
 class PayloadReader:
     """Reads payloads of one schema."""
 
-    shape: Shape
+    layout: Layout
     read: Callable[[bytes], tuple[dict[str, Any], Lost]]
 
 
@@ -67,19 +67,13 @@ def check_format(format: str) -> None:
 def reader(schema: PayloadSchema) -> PayloadReader:
     """What reads payloads of this schema. UsageError if the schema is not one."""
     check_format(schema.format)
-    if schema.format == AVRO:
-        from heliograph.pipeline.payloads.avro import avro_reader
-
-        shape, decode = avro_reader(schema.text)
-    elif schema.format == PROTOBUF:
-        from heliograph.pipeline.payloads.protobuf import protobuf_reader
-
-        shape, decode = protobuf_reader(schema.text, schema.message)
+    if schema.format in (AVRO, PROTOBUF):
+        layout, decode = _by_library(schema)
     else:
-        shape = read_columns(schema.text)
-        shape = _event(shape) if schema.format == CLOUDEVENTS else shape
-        decode = _json_reader(shape)
-    fit = fitter(shape)
+        layout = read_columns(schema.text)
+        layout = _event(layout) if schema.format == CLOUDEVENTS else layout
+        decode = _json_reader(layout)
+    fit = fitter(layout)
 
     def read(payload: bytes) -> tuple[dict[str, Any], Lost]:
         if len(payload) > PAYLOAD_BYTES_MAX:
@@ -87,7 +81,7 @@ def reader(schema: PayloadSchema) -> PayloadReader:
         lost: Lost = {}
         return fit(decode(payload), lost), lost
 
-    return PayloadReader(shape, read)
+    return PayloadReader(layout, read)
 
 
 def inferred(schema: PayloadSchema, sample: list[bytes]) -> PayloadSchema | None:
@@ -127,8 +121,22 @@ def _inside(value: Any) -> Any:
     return value.values() if type(value) is dict else value if type(value) is list else ()
 
 
-def _json_reader(shape: Shape) -> Callable[[bytes], Any]:
-    decoder = _exact_json if _has_decimals(shape) else _json
+def _by_library(schema: PayloadSchema) -> tuple[Layout, Callable[[bytes], Any]]:
+    """Avro and Protobuf, if their libraries are there."""
+    try:
+        if schema.format == PROTOBUF:
+            from heliograph.pipeline.payloads.protobuf import protobuf_reader
+
+            return protobuf_reader(schema.text, schema.message)
+        from heliograph.pipeline.payloads.avro import avro_reader
+
+        return avro_reader(schema.text)
+    except ImportError as error:
+        raise UsageError(f"{schema.format}: {error}; `pip install 'heliograph[spark]'` brings it") from None
+
+
+def _json_reader(layout: Layout) -> Callable[[bytes], Any]:
+    decoder = _exact_json if _has_decimals(layout) else _json
 
     def decode(payload: bytes) -> Any:
         return as_object(read_json(payload, decoder))
@@ -136,13 +144,13 @@ def _json_reader(shape: Shape) -> Callable[[bytes], Any]:
     return decode
 
 
-def _has_decimals(shape: Shape) -> bool:
-    inner = [each.shape for each in shape.fields] + ([shape.item] if shape.item is not None else [])
-    return shape.kind == "decimal" or any(map(_has_decimals, inner))
+def _has_decimals(layout: Layout) -> bool:
+    inner = [each.layout for each in layout.fields] + ([layout.item] if layout.item is not None else [])
+    return layout.kind == "decimal" or any(map(_has_decimals, inner))
 
 
-def _event(data: Shape) -> Shape:
+def _event(data: Layout) -> Layout:
     """The columns of a CloudEvent (structured mode), with ``data`` of the given columns."""
     given = [each for each in data.fields if each.name == "data"] if len(data.fields) == 1 else []
     envelope = read_columns(", ".join(_ENVELOPE)).fields
-    return struct([*envelope, *(given or [Field("data", data)])])
+    return struct([*envelope, *(given or [PayloadField("data", data)])])

@@ -1,9 +1,9 @@
-"""Inference: the shape that most payloads of a sample have.
+"""Inference: the layout that most payloads of a sample have.
 
 In:    decoded JSON values.
 Out:   a struct, or nothing if the sample says nothing.
 State: none.
-Not here: which payloads are sampled (reading.py, pipeline/decoded_tables.py).
+Not here: which payloads are sampled (pipeline/decode_option.py, decoded_tables.py).
 
 A sample may contain anything, written by anybody. So a field gets the type of nearly all of its values (MAJORITY), and
 the others do not fit; without such a majority it is ``json``. Depth and number of fields are bounded, the most frequent
@@ -16,8 +16,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from heliograph.pipeline.payloads.shapes import Field, Shape, is_name, struct
+from heliograph.pipeline.payloads.layouts import Layout, PayloadField, is_name, struct
 
+SAMPLE_ROWS, SAMPLE_BYTES = 500, 1 << 16  # payloads of a sample, and how long each may be
 MAJORITY = 0.9  # of the values of a field that are not null
 COLUMNS_MAX = 256  # with those of nested objects
 NESTED_MAX = 8
@@ -25,12 +26,12 @@ ITEMS_MAX = 100_000  # that are looked at, of the arrays of a field
 BARE = "value"  # the field of a payload that is not an object
 LONG_MAX = 1 << 63
 
-_JSON = Shape("json")
+_JSON = Layout("json")
 _NUMBERS = ("bigint", "double")
 
 
-def infer(values: Sequence[Any]) -> Shape | None:
-    """The shape of payloads; None if they have no field with a value."""
+def infer(values: Sequence[Any]) -> Layout | None:
+    """The layout of payloads; None if they have no field with a value."""
     found = _object([as_object(value) for value in values], 0, [COLUMNS_MAX])
     return found if found is not None and found.fields else None
 
@@ -40,26 +41,26 @@ def as_object(value: Any) -> dict[str, Any]:
     return value if type(value) is dict else {BARE: value}
 
 
-def _object(values: Sequence[dict[str, Any]], depth: int, left: list[int]) -> Shape | None:
+def _object(values: Sequence[dict[str, Any]], depth: int, left: list[int]) -> Layout | None:
     """``left``: how many more fields there may be."""
     counts = Counter(name for value in values for name, inner in value.items() if inner is not None and is_name(name))
     names: dict[str, str] = {}
     for name, _ in counts.most_common(COLUMNS_MAX):
-        names.setdefault(Field(name, _JSON).column.lower(), name)
+        names.setdefault(PayloadField(name, _JSON).column.lower(), name)
     kept = list(names.values())[: left[0]]
     left[0] -= len(kept)
     order = {name: place for place, name in enumerate(dict.fromkeys(name for value in values for name in value))}
     fields = [
-        Field(name, _value([value[name] for value in values if value.get(name) is not None], depth, left))
+        PayloadField(name, _value([value[name] for value in values if value.get(name) is not None], depth, left))
         for name in sorted(kept, key=order.__getitem__)
     ]
     return struct(fields) if fields else None
 
 
-def _value(values: Sequence[Any], depth: int, left: list[int]) -> Shape:
+def _value(values: Sequence[Any], depth: int, left: list[int]) -> Layout:
     kinds = Counter(map(_kind, values))
     if set(kinds) <= set(_NUMBERS):
-        return Shape("double" if "double" in kinds else "bigint")
+        return Layout("double" if "double" in kinds else "bigint")
     numbers = sum(kinds.pop(kind, 0) for kind in _NUMBERS)
     kind, count = max([*kinds.items(), ("number", numbers)], key=lambda each: each[1])
     if count < MAJORITY * len(values) or kind == "json":
@@ -67,13 +68,13 @@ def _value(values: Sequence[Any], depth: int, left: list[int]) -> Shape:
     if kind == "number":
         return _value([value for value in values if _kind(value) in _NUMBERS], depth, left)
     if kind in ("boolean", "string"):
-        return Shape(kind)
+        return Layout(kind)
     if depth >= NESTED_MAX:
         return _JSON
     if kind == "object":
         return _object([value for value in values if type(value) is dict], depth + 1, left) or _JSON
     items = [item for value in values if type(value) is list for item in value[:ITEMS_MAX] if item is not None]
-    return Shape("array", item=_value(items[:ITEMS_MAX], depth + 1, left) if items else _JSON)
+    return Layout("array", item=_value(items[:ITEMS_MAX], depth + 1, left) if items else _JSON)
 
 
 def _kind(value: Any) -> str:

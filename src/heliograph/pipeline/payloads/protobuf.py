@@ -1,7 +1,7 @@
 """Protobuf: payloads that are one message each.
 
 In:    a FileDescriptorSet in base64 (`protoc --include_imports --descriptor_set_out`), the name of a message; payloads.
-Out:   its shape, and a function that decodes a payload.
+Out:   its layout, and a function that decodes a payload.
 State: none.
 Not here: what fits (fitting.py).
 
@@ -24,7 +24,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from heliograph.errors import UsageError
 from heliograph.pipeline.payloads.fitting import Unfit
-from heliograph.pipeline.payloads.shapes import FIELDS_MAX, TEXT_BYTES_MAX, Field, Shape, checked, struct
+from heliograph.pipeline.payloads.layouts import FIELDS_MAX, TEXT_BYTES_MAX, Layout, PayloadField, checked, struct
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 STAMP = "google.protobuf.Timestamp"
@@ -43,10 +43,10 @@ _PLAIN = {
     _F.TYPE_BYTES: "binary",
     _F.TYPE_ENUM: "string",
 }
-_UNSIGNED = Shape("decimal", precision=20)
+_UNSIGNED = Layout("decimal", precision=20)
 
 
-def protobuf_reader(text: str, message: str) -> tuple[Shape, Callable[[bytes], Any]]:
+def protobuf_reader(text: str, message: str) -> tuple[Layout, Callable[[bytes], Any]]:
     """What decodes payloads of a message. UsageError if there is no such message, or tables cannot have it."""
     if len(text) > TEXT_BYTES_MAX:
         raise UsageError(f"the schema: more than {TEXT_BYTES_MAX:,} letters")
@@ -57,7 +57,7 @@ def protobuf_reader(text: str, message: str) -> tuple[Shape, Callable[[bytes], A
             pool.Add(file)
         found = pool.FindMessageTypeByName(message or _only(files))
         kind = message_factory.GetMessageClass(found)
-        shape, convert = _Types().of(found)
+        layout, convert = _MessageTypes().of(found)
     except UsageError:
         raise
     except (binascii.Error, UnicodeError):
@@ -66,7 +66,7 @@ def protobuf_reader(text: str, message: str) -> tuple[Shape, Callable[[bytes], A
         raise UsageError("the schema: it is nested too deeply") from None
     except Exception as error:
         raise UsageError(f"the schema is not one of Protobuf: {str(error)[:200] or type(error).__name__}") from None
-    if shape.kind != "struct":
+    if layout.kind != "struct":
         raise UsageError(f"the schema: {found.full_name} has no fields, or contains itself")
 
     def decode(payload: bytes) -> Any:
@@ -76,7 +76,7 @@ def protobuf_reader(text: str, message: str) -> tuple[Shape, Callable[[bytes], A
         assert convert is not None
         return convert(read)
 
-    return checked(shape), decode
+    return checked(layout), decode
 
 
 def _only(files: descriptor_pb2.FileDescriptorSet) -> str:
@@ -88,26 +88,26 @@ def _only(files: descriptor_pb2.FileDescriptorSet) -> str:
     return f"{last.package}.{last.message_type[0].name}".lstrip(".")
 
 
-class _Types:
-    """Messages as shapes, each with what makes a dict of one."""
+class _MessageTypes:
+    """Messages as layouts, each with what makes a dict of one."""
 
     def __init__(self) -> None:
         self._within: list[str] = []
         self._count = 0
 
-    def of(self, kind: Descriptor) -> tuple[Shape, Convert]:
+    def of(self, kind: Descriptor) -> tuple[Layout, Convert]:
         if kind.full_name == STAMP:
-            return Shape("timestamp"), _time
+            return Layout("timestamp"), _time
         if kind.file.name == WRAPPERS:
-            shape, _ = self._value(kind.fields_by_name["value"])
-            return shape, lambda wrapper: wrapper.value
+            layout, _ = self._value(kind.fields_by_name["value"])
+            return layout, lambda wrapper: wrapper.value
         if kind.full_name in self._within or not kind.fields:
-            return Shape("json"), _as_json
+            return Layout("json"), _as_json
         self._within.append(kind.full_name)
         fields, parts = [], []
         for each in kind.fields:
-            shape, convert = self._field(each)
-            fields.append(Field(each.name, shape))
+            layout, convert = self._field(each)
+            fields.append(PayloadField(each.name, layout))
             parts.append((each.name, each.has_presence, convert))
         self._within.pop()
 
@@ -124,19 +124,19 @@ class _Types:
 
         return struct(fields), convert_all
 
-    def _field(self, field: FieldDescriptor) -> tuple[Shape, Convert]:
+    def _field(self, field: FieldDescriptor) -> tuple[Layout, Convert]:
         kind = field.message_type
         if kind is not None and kind.GetOptions().map_entry:
-            shape, convert = self._value(kind.fields_by_name["value"])
-            return Shape("map", item=shape), lambda pairs: {
+            layout, convert = self._value(kind.fields_by_name["value"])
+            return Layout("map", item=layout), lambda pairs: {
                 _key(name): value if convert is None else convert(value) for name, value in pairs.items()
             }
-        shape, convert = self._value(field)
+        layout, convert = self._value(field)
         if not field.is_repeated:
-            return shape, convert
-        return Shape("array", item=shape), (list if convert is None else lambda all: [convert(each) for each in all])
+            return layout, convert
+        return Layout("array", item=layout), (list if convert is None else lambda all: [convert(each) for each in all])
 
-    def _value(self, field: FieldDescriptor) -> tuple[Shape, Convert]:
+    def _value(self, field: FieldDescriptor) -> tuple[Layout, Convert]:
         self._count += 1
         if self._count > 2 * FIELDS_MAX:
             raise UsageError(f"the schema: it has more than {FIELDS_MAX} fields")
@@ -146,8 +146,8 @@ class _Types:
             return _UNSIGNED, None
         if field.type == _F.TYPE_ENUM:
             names = {value.number: value.name for value in field.enum_type.values}
-            return Shape("string"), lambda number: names.get(number, str(number))
-        return Shape(_PLAIN[field.type]), None
+            return Layout("string"), lambda number: names.get(number, str(number))
+        return Layout(_PLAIN[field.type]), None
 
 
 def _key(name: Any) -> str:

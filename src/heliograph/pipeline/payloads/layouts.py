@@ -1,9 +1,9 @@
-"""Shapes: the columns that payloads become, as data; read from and written as a list of columns in SQL's form.
+"""Layouts: the columns that payloads become, as data; read from and written as a list of columns in SQL's form.
 
 In:    ``celsius double not null, place struct<room: string>, tags array<string>``.
-Out:   Shape, Field; the same text again; the Arrow types of the columns.
+Out:   Layout, PayloadField; the same text again; the Arrow types of the columns.
 State: none.
-Not here: which values fit (fitting.py), shapes of Avro and Protobuf schemas (avro.py, protobuf.py), shapes that are
+Not here: which values fit (fitting.py), layouts of Avro and Protobuf schemas (avro.py, protobuf.py), layouts that are
        found in a sample (inference.py).
 
 The types are those of Spark, and ``json``: any value, as JSON text. A schema may come from a stranger, so its text, its
@@ -45,12 +45,12 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class Layout:
     """A type of values."""
 
     kind: str
-    fields: tuple[Field, ...] = ()  # of a struct
-    item: Shape | None = None  # of an array; of the values of a map, whose keys are strings
+    fields: tuple[PayloadField, ...] = ()  # of a struct
+    item: Layout | None = None  # of an array; of the values of a map, whose keys are strings
     precision: int = 0  # of a decimal
     scale: int = 0
 
@@ -59,7 +59,7 @@ class Shape:
         if self.kind == "decimal":
             return pa.decimal128(self.precision, self.scale)
         if self.kind == "struct":
-            return pa.struct([pa.field(each.column, each.shape.arrow()) for each in self.fields])
+            return pa.struct([pa.field(each.column, each.layout.arrow()) for each in self.fields])
         if self.item is not None:
             inner = self.item.arrow()
             return pa.list_(inner) if self.kind == "array" else pa.map_(pa.string(), inner)
@@ -76,11 +76,11 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class PayloadField:
     """A named part of a struct; without ``needed`` it may be missing or null."""
 
     name: str
-    shape: Shape
+    layout: Layout
     needed: bool = False
 
     @property
@@ -91,7 +91,7 @@ class Field:
     def text(self, between: str = " ") -> str:
         """As it is written in a schema."""
         name = self.name if _PLAIN.match(self.name) else f"`{self.name.replace('`', '``')}`"
-        return f"{name}{between}{self.shape}{' not null' if self.needed else ''}"
+        return f"{name}{between}{self.layout}{' not null' if self.needed else ''}"
 
 
 def column_name(name: str) -> str:
@@ -104,7 +104,7 @@ def is_name(name: str) -> bool:
     return 0 < len(name) <= NAME_MAX and name.isprintable()
 
 
-def struct(fields: Iterable[Field]) -> Shape:
+def struct(fields: Iterable[PayloadField]) -> Layout:
     """A struct of these fields. UsageError if two of them would be the same column, or a name cannot be one."""
     made = tuple(fields)
     seen: dict[str, str] = {}
@@ -114,12 +114,12 @@ def struct(fields: Iterable[Field]) -> Shape:
         other = seen.setdefault(each.column.lower(), each.name)
         if other is not each.name:
             raise UsageError(f"the schema: the fields {other!r} and {each.name!r} would be the same column")
-    return Shape("struct", made)
+    return Layout("struct", made)
 
 
-def checked(shape: Shape) -> Shape:
-    """The same shape, of a size that tables can have. UsageError for others."""
-    count, todo = 0, [(shape, 0)]
+def checked(layout: Layout) -> Layout:
+    """The same layout, of a size that tables can have. UsageError for others."""
+    count, todo = 0, [(layout, 0)]
     while todo:
         each, depth = todo.pop()
         count += len(each.fields)
@@ -127,25 +127,25 @@ def checked(shape: Shape) -> Shape:
             raise UsageError(f"the schema: types are nested more than {DEPTH_MAX} deep")
         if count > FIELDS_MAX:
             raise UsageError(f"the schema: it has more than {FIELDS_MAX} fields")
-        todo += [(field.shape, depth + 1) for field in each.fields]
+        todo += [(field.layout, depth + 1) for field in each.fields]
         todo += [(each.item, depth + 1)] if each.item is not None else []
-    return shape
+    return layout
 
 
-def columns_text(shape: Shape) -> str:
+def columns_text(layout: Layout) -> str:
     """The fields of a struct, as read_columns reads them."""
-    return ", ".join(each.text() for each in shape.fields)
+    return ", ".join(each.text() for each in layout.fields)
 
 
-def read_columns(text: str) -> Shape:
+def read_columns(text: str) -> Layout:
     """The struct that a list of columns describes. UsageError, in one line, if it cannot be read."""
     if len(text) > TEXT_BYTES_MAX:
         raise UsageError(f"the schema: more than {TEXT_BYTES_MAX:,} letters")
     reading = _Reading(list(_tokens(text)))
-    shape = struct(reading.fields("", 0))
+    layout = struct(reading.fields("", 0))
     if reading.at < len(reading.tokens):
         raise UsageError(f"the schema: {reading.tokens[reading.at][0]!r} is not expected there")
-    return checked(shape)
+    return checked(layout)
 
 
 def _tokens(text: str) -> Iterator[tuple[str, bool]]:
@@ -167,21 +167,21 @@ class _Reading:
         self.tokens = tokens
         self.at = 0
 
-    def fields(self, end: str, depth: int) -> Iterator[Field]:
+    def fields(self, end: str, depth: int) -> Iterator[PayloadField]:
         while True:
             name = self._word("a name")
             self._skips(":")
-            shape = self._type(depth)
+            layout = self._type(depth)
             needed = self._skips("not")
             if needed and not self._skips("null"):
                 raise UsageError("the schema: `not` is followed by `null`")
-            yield Field(name, shape, needed)
+            yield PayloadField(name, layout, needed)
             if not self._skips(","):
                 break
         if end:
             self._expect(end)
 
-    def _type(self, depth: int) -> Shape:
+    def _type(self, depth: int) -> Layout:
         if depth > DEPTH_MAX:
             raise UsageError(f"the schema: types are nested more than {DEPTH_MAX} deep")
         word = self._word("a type").lower()
@@ -199,13 +199,13 @@ class _Reading:
                 self._expect(",")
             item = self._type(depth + 1)
             self._expect(">")
-            return Shape(kind, item=item)
+            return Layout(kind, item=item)
         if kind not in _SIMPLE:
             known = ", ".join([*_SIMPLE, "decimal(p,s), array<…>, map<string, …>, struct<name: …>"])
             raise UsageError(f"the schema: there is no type {word[:40]!r}; there are {known}")
-        return Shape(kind)
+        return Layout(kind)
 
-    def _decimal(self) -> Shape:
+    def _decimal(self) -> Layout:
         numbers = [10, 0]
         if self._skips("("):
             numbers = [self._number()]
@@ -214,7 +214,7 @@ class _Reading:
         precision, scale = numbers
         if not (1 <= precision <= DIGITS_MAX and scale <= precision):
             raise UsageError(f"the schema: decimal({precision},{scale}): 1 to {DIGITS_MAX} digits, scale not above")
-        return Shape("decimal", precision=precision, scale=scale)
+        return Layout("decimal", precision=precision, scale=scale)
 
     def _number(self) -> int:
         word = self._word("a number")

@@ -1,0 +1,132 @@
+"""The option ``decode`` of the source: the payload of each row as a struct of its fields.
+
+In:    the options ``decode`` and ``payloadSchema``; the rows of the source.
+Out:   three more columns: ``payload``, ``payload_other_fields``, ``payload_fault``.
+State: none.
+Not here: decoding (payloads/), tables of payloads (decoded_tables.py), other options (options.py).
+
+Spark asks for the schema first, and starts reading later, in another process. A schema that was inferred or described
+by a topic's owner is therefore kept in the metadata of the column, so that both mean the same.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from heliograph.errors import UsageError
+from heliograph.pipeline.contracts import CONTRACT, contract_of
+from heliograph.pipeline.offsets import list_logs
+from heliograph.pipeline.payloads.decoding import decode, known_reader, pieces
+from heliograph.pipeline.payloads.formats import PayloadSchema, check_format, inferred
+from heliograph.pipeline.payloads.inference import SAMPLE_BYTES, SAMPLE_ROWS
+from heliograph.pipeline.rows import matching, to_batch
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from heliograph.pipeline.options import SourceOptions
+
+PAYLOAD, OTHERS, FAULT = "payload", "payload_other_fields", "payload_fault"
+KEPT = "heliograph.payload"  # the metadata of the column
+
+
+def wanted_payload(given: Mapping[str, str]) -> PayloadSchema | None:
+    """What the options say: a schema, or one without a text, which is still to be found; None without ``decode``."""
+    words = {name.lower(): value for name, value in given.items()}
+    kind, text = words.get("decode", ""), words.get("payloadschema", "")
+    if not kind:
+        if text:
+            raise UsageError("payloadSchema needs the option decode: json, avro, protobuf, cloudevents or contract")
+        return None
+    format, _, message = kind.partition("/")
+    if format != CONTRACT:
+        check_format(format)
+    elif text:
+        raise UsageError("decode=contract takes the schema that the topic's owner described, and no payloadSchema")
+    return PayloadSchema(format, text, message)
+
+
+def with_payload(whole: StructType, options: SourceOptions, wanted: PayloadSchema | None) -> StructType:
+    """A schema with the columns of payloads; whatever is not known of them is asked for, or sampled."""
+    if wanted is None:
+        return whole
+    from pyspark.sql.pandas.types import from_arrow_schema
+    from pyspark.sql.types import StructField, StructType
+
+    if "value" not in whole.names:
+        raise UsageError("decode needs the column value: add it to the option columns")
+    schema = _found(options, wanted)
+    names = [(PAYLOAD, known_reader(schema).layout.arrow()), (OTHERS, pa.string()), (FAULT, pa.string())]
+    payload, *texts = from_arrow_schema(pa.schema(names)).fields
+    kept = StructField(PAYLOAD, payload.dataType, metadata={KEPT: json.dumps(asdict(schema))})
+    return StructType([*whole.fields, kept, *texts])
+
+
+def kept_payload(schema: StructType, options: SourceOptions, wanted: PayloadSchema | None) -> PayloadSchema | None:
+    """What Spark was told when it asked for the schema."""
+    if wanted is None or wanted.is_known:
+        return wanted
+    for field in schema.fields:
+        if field.name == PAYLOAD and KEPT in (field.metadata or {}):
+            return PayloadSchema(**json.loads(field.metadata[KEPT]))
+    return _found(options, wanted)
+
+
+def check_stream(wanted: PayloadSchema | None) -> None:
+    """UsageError if a stream's columns would depend on what happens to be there when it starts."""
+    if wanted is not None and not wanted.is_known and wanted.format != CONTRACT:
+        raise UsageError("a stream needs payloadSchema, or decode=contract: what is inferred may differ at each start")
+
+
+def decoded_rows(schema: PayloadSchema | None, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Rows of the source with the columns of their payloads."""
+    if schema is None:
+        yield batch
+        return
+    for piece in pieces(batch, "value"):
+        found = decode(schema, piece.column("value"))
+        names = [*piece.schema.names, PAYLOAD, OTHERS, FAULT]
+        yield pa.RecordBatch.from_arrays([*piece.columns, found.values, found.others, found.faults], names=names)
+
+
+def _found(options: SourceOptions, wanted: PayloadSchema) -> PayloadSchema:
+    if wanted.is_known:
+        return wanted
+    if wanted.format == CONTRACT:
+        with options.connect() as client:
+            contracts = dict.fromkeys(contract_of(client, each) for each in options.filters)
+        if len(contracts) > 1:
+            raise UsageError("decode=contract: these topics have different contracts, so read them one by one")
+        return next(iter(contracts))
+    inferred(wanted, [])  # or it must be given
+    found = inferred(wanted, _sample(options))
+    if found is None:
+        raise UsageError(f"no payload of a sample could be read as {wanted.format}: give payloadSchema")
+    return found
+
+
+def _sample(options: SourceOptions) -> list[bytes]:
+    """Of the oldest payloads."""
+    found: list[bytes] = []
+    with options.connect() as client:
+        for log in list_logs(client, options):
+            for pattern in log.filters or options.filters:
+                for run in client.runs(
+                    pattern,
+                    where=options.where,
+                    language=options.language,
+                    store=log.store,
+                    position={log.store: log.first},
+                    end={log.store: log.next},
+                ):
+                    rows = to_batch(log.store, [run.data], [run.positions], ["topic", "value"])
+                    rows = matching(rows, options.pattern) if options.pattern else rows
+                    found += [each for each in rows.column("value").to_pylist() if len(each) <= SAMPLE_BYTES]
+                    if len(found) >= SAMPLE_ROWS:
+                        return found[:SAMPLE_ROWS]
+    return found
