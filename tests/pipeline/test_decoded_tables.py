@@ -84,33 +84,32 @@ def test_fields_are_columns_and_what_does_not_fit_is_kept_apart_with_the_reason(
 
 @pytest.mark.spark
 @pytest.mark.req("S2", "S9")
+@pytest.mark.parametrize("crash", [pytest.param(0, marks=pytest.mark.soak), pytest.param(1, marks=pytest.mark.soak), 2])
 def test_a_crash_at_any_commit_leaves_each_row_once_and_one_schema_for_a_batch(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, crash: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The process ends before the n-th commit, and comes again with a wider schema, which one row less fits."""
     batch = rows(spark, ("sensors/1", {"n": 1}), ("sensors/2", {"n": "x"}), ("sensors/3", {"n": 2, "m": "3"}))
     old, new = table(columns="n bigint not null"), table(columns="n bigint not null, m bigint")
-    commit = LakeTables.commit
-    for crash in range(3):
-        tables = LakeTables(str(tmp_path / str(crash)))
-        left = [crash]
+    tables = LakeTables(str(tmp_path))
+    commit, left = LakeTables.commit, [crash]
 
-        def failing(self: LakeTables, name: str, *more: Any, left: list[int] = left, **words: Any) -> int:
-            if left[0] == 0:
-                raise KeyboardInterrupt
-            left[0] -= 1
-            return commit(self, name, *more, **words)
+    def failing(self: LakeTables, name: str, *more: Any, **words: Any) -> int:
+        if left[0] == 0:
+            raise KeyboardInterrupt
+        left[0] -= 1
+        return commit(self, name, *more, **words)
 
-        with monkeypatch.context() as patch:
-            patch.setattr(LakeTables, "commit", failing)
-            with pytest.raises(KeyboardInterrupt):
-                archive.add(batch, tables, "q", 0, DecodedTables(tables, [old]))
-        archive.add(batch, tables, "q", 0, DecodedTables(tables, [new]))
-        counts = {name: tables.rows(name) for name in tables.names()}
-        began = crash == 2
-        assert counts == {"events": 3, "readings": 2 if began else 1, "quarantine": 1 if began else 2}
-        archive.add(rows(spark, ("sensors/4", {"n": 3, "m": 4})), tables, "q", 1, DecodedTables(tables, [new]))
-        assert tables.read(spark, "readings").where("m = 4").count() == 1, "the next batch has the new column"
+    with monkeypatch.context() as patch:
+        patch.setattr(LakeTables, "commit", failing)
+        with pytest.raises(KeyboardInterrupt):
+            archive.add(batch, tables, "q", 0, DecodedTables(tables, [old]))
+    archive.add(batch, tables, "q", 0, DecodedTables(tables, [new]))
+    counts = {name: tables.rows(name) for name in tables.names()}
+    has_begun = crash == 2
+    assert counts == {"events": 3, "readings": 2 if has_begun else 1, "quarantine": 1 if has_begun else 2}
+    archive.add(rows(spark, ("sensors/4", {"n": 3, "m": 4})), tables, "q", 1, DecodedTables(tables, [new]))
+    assert tables.read(spark, "readings").where("m = 4").count() == 1, "the next batch has the new column"
 
 
 @pytest.mark.spark

@@ -26,6 +26,7 @@ def words(text: str) -> list[str]:
 
 
 @pytest.mark.spark
+@pytest.mark.sweep
 @pytest.mark.live
 @pytest.mark.req("S9")
 def test_the_page_works_as_written(

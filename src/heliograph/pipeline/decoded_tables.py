@@ -103,7 +103,7 @@ class DecodedTables:
         for name in names:
             if names.count(name) > 1:
                 raise UsageError(f"--table: {name} is there twice")
-        self._tables, self._wanted, self._say, self._reject = tables, wanted, say, reject
+        self._tables, self.wanted, self._say, self._reject = tables, wanted, say, reject
         for each in wanted:
             self._check(each)
 
@@ -111,12 +111,12 @@ class DecodedTables:
         """Add what a batch has for these tables. Returns how many rows were added to each, and to the quarantine."""
         from pyspark.sql import functions as f
 
-        if not self._wanted:
+        if not self.wanted:
             return {}
-        there = rows.agg(*(f.count_if(_is_of(each)).alias(each.name) for each in self._wanted)).first()
+        there = rows.agg(*(f.count_if(_is_of(each)).alias(each.name) for each in self.wanted)).first()
         assert there is not None, "an aggregate has a row"
         counts: dict[str, int] = {}
-        for each in self._wanted:
+        for each in self.wanted:
             if there[each.name]:
                 good, bad = self._add(each, rows.where(_is_of(each)), query, number)
                 counts[each.name] = good
