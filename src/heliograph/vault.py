@@ -30,7 +30,8 @@ RUN_RECORDS_MAX = 1 << 20
 COMMIT_BYTES_MAX = 16 << 20  # a vault may have to hold this in memory, and to write it at once
 CHANGES_MAX = 16_384  # of one commit
 READ_BYTES_MAX = 4 << 20  # one answer; a read must not keep commits waiting for long
-READ_RUNS_MAX = 1_024
+READ_RUNS_MAX = 1_024  # also of which one answer tells the sizes
+SMALL_BYTES_MAX = 1_024  # of a run whose data comes with its size
 PAGE_MAX = 1_024  # keys or logs of one answer
 TRIM_RUNS_MAX = 1_024  # removed by one Trim; the rest needs another
 TRIM_BYTES_MAX = 8 << 20
@@ -163,6 +164,35 @@ class RunsRead(Struct, frozen=True):
     log: Log
 
 
+class Measure(Struct, frozen=True):
+    """Sizes of the runs of a log, from the one that contains ``start``; answered by Measured."""
+
+    log: str
+    start: Position = 0
+    small: int = 0  # bytes: the data of runs that are no larger comes too
+
+
+class RunSize(Struct, frozen=True):
+    """How large a run is. It is not read, so it may be damaged."""
+
+    position: Position
+    count: int
+    size: int
+    data: bytes = b""  # of a small run
+
+    @property
+    def next(self) -> Position:
+        """Where the next run begins."""
+        return self.position + self.count
+
+
+class Measured(Struct, frozen=True):
+    """The result of a Measure: at most READ_RUNS_MAX runs, and the log."""
+
+    runs: tuple[RunSize, ...]
+    log: Log
+
+
 class ReadKeys(Struct, frozen=True):
     """Keys that begin with ``prefix`` and come after ``after``, in order, at most PAGE_MAX; answered by KeysRead."""
 
@@ -193,8 +223,8 @@ class LogsRead(Struct, frozen=True):
     more: bool
 
 
-Query = Read | ReadKeys | ReadLogs
-Found = RunsRead | KeysRead | LogsRead
+Query = Read | Measure | ReadKeys | ReadLogs
+Found = RunsRead | Measured | KeysRead | LogsRead
 
 
 # What a machine is told.
@@ -264,6 +294,10 @@ def check_query(query: Query) -> None:
     """The same for a query."""
     if isinstance(query, ReadLogs):
         assert 0 < query.count_max <= PAGE_MAX, f"{query.count_max} logs at once"
+    elif isinstance(query, Measure):
+        _check_name(query.log)
+        assert 0 <= query.start < NUMBER_MAX, f"{query.log}: position {query.start}"
+        assert 0 <= query.small <= SMALL_BYTES_MAX, f"{query.log}: runs of {query.small} bytes"
     else:
         assert 0 < query.bytes_max <= READ_BYTES_MAX, f"{query.bytes_max} bytes at once"
     if isinstance(query, Read):

@@ -13,6 +13,8 @@ import pytest
 import heliograph
 from heliograph.broker.hot import frames_of
 from heliograph.errors import NotConnectedError, Reason, RefusedError, UsageError
+from heliograph.live.vaults import tables
+from heliograph.stores import measuring
 from heliograph.stores.config import StoreConfig
 from heliograph.wire.stores import SELECTED_MAX
 from tests.client.faces import FACES, Face, InThreads
@@ -42,6 +44,30 @@ async def test_a_reliable_publication_is_stored_and_replayed(face: Face, tmp_pat
         assert found[0].headers == {"n": 1}
         (log,) = await client.logs()
         assert (log.first, log.next) == (0, 3_002)
+
+
+@both
+@pytest.mark.parametrize("runs_max", [3, 1_024], ids=["many answers", "one answer"])
+@on_the_loop
+async def test_the_bytes_of_a_range_are_told_in_pieces(
+    face: Face, runs_max: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measuring, "READS_MAX", 2)
+    monkeypatch.setattr(tables, "READ_RUNS_MAX", runs_max)
+    async with a_broker(services=[a_store(tmp_path)]) as broker, face.connect(broker.address) as client:
+        for number in range(40):
+            await client.publish("a", b"x" * (100_000 if number == 30 else 1_000), reliable=True)
+        (log,) = await client.logs()
+        singles = await client.measure(log.store, 0, 40, 1)
+        assert [end for end, _ in singles] == list(range(1, 41)), "each was stored by itself"
+        assert sum(size for _, size in singles) == log.bytes
+        ten = sum(size for _, size in singles[10:20])  # the first, before which there was no other, is smaller
+        pieces = await client.measure(log.store, 0, 40, ten)
+        assert [end for end, _ in pieces] == [10, 20, 30, 31, 40]
+        assert sum(size for _, size in pieces) == log.bytes
+        assert await client.measure(log.store, 0, 40, ten, most=2) == pieces[:2]
+        assert await client.measure(log.store, 10, 40, ten + 9, most=1) == [(20, ten)]
+        assert await client.measure(log.store, 40, 40, 1) == []
 
 
 @on_the_loop

@@ -58,6 +58,7 @@ def stores(dice: random.Random, known: Knowledge) -> list[dict[str, Any]]:
         {"do": "release", **to, **name},
         {"do": "forget", **to},
         {"do": "logs", **to},
+        {"do": "measure", **to, "start": dice.choice([0, 3, 10**6]), "end": 100, "bytes": 10, "most": 3},
         {"do": "names", **to, "owner": "ef" * 32, "after": "mallory/r1"},
         {"do": "commit", **to, **proof, "publisher": "p1", "batch": 1, "parts": [["part-1", 1], ["part-2", 0]]}
         | dice.choice([{"query": "", "once": False}, {"query": "q1", "once": False}, {"query": "", "once": True}]),

@@ -68,6 +68,8 @@ def test_a_batch_by_the_time_of_storing(spark: SparkSession, two_times: tuple[st
     assert sorted(row["offset"] for row in late.collect()) == list(range(EARLY, EARLY + LATE))
     early = read(spark, url, endingTimestamp=str(moment)).collect()
     assert sorted(row["offset"] for row in early) == list(range(EARLY))
+    of_store = read(spark, url, endingOffsetsByTimestamp=f'{{"{store_of(url)}": {{"0": {moment}}}}}')
+    assert of_store.count() == EARLY
     split = read(spark, url).selectExpr(f"stored >= timestamp_millis({moment}) as is_late", "offset").collect()
     assert all(row["is_late"] == (row["offset"] >= EARLY) for row in split), "each row says when it was stored"
 
@@ -84,7 +86,12 @@ def test_offsets_of_both_ends_and_rows_without_headers(spark: SparkSession, two_
     )
     assert "headers" not in rows.columns
     assert [row["offset"] for row in rows.orderBy("offset").collect()] == [5, 6, 7, 8]
-    none = read(spark, url, startingOffsets="latest", endingOffsets=f'{{"{store}": {{"0": -1}}}}')
+    none = read(
+        spark,
+        url,
+        startingOffsets=f'{{"{store}": {{"0": {EARLY + LATE}}}}}',
+        endingOffsets=f'{{"{store}": {{"0": -1}}}}',
+    )
     assert none.count() == 0
 
 

@@ -15,6 +15,7 @@ from heliograph.live.vaults.backend import VaultError
 from heliograph.vault import (
     PAGE_MAX,
     READ_RUNS_MAX,
+    SMALL_BYTES_MAX,
     TAIL_BYTES,
     TAIL_RUNS,
     TRIM_RUNS_MAX,
@@ -24,11 +25,13 @@ from heliograph.vault import (
     Delete,
     Drop,
     Log,
+    Measure,
     Put,
     Read,
     ReadKeys,
     ReadLogs,
     Run,
+    RunSize,
     TailDamage,
     Trim,
 )
@@ -111,6 +114,14 @@ def test_a_vault_is_what_its_model_is(make: Maker) -> None:
         def read_since_a_time(self, log: str, since_ns: int) -> None:
             expected = self.model.logs[log].since(since_ns) if log in self.model.logs else []
             assert runs(self.subject, log, since_ns=since_ns) == expected
+
+        @rule(log=st.sampled_from(LOGS), start=positions, small=st.sampled_from([0, 5, SMALL_BYTES_MAX]))
+        def measure(self, log: str, start: int, small: int) -> None:
+            expected = self.model.logs[log].from_position(start) if log in self.model.logs else []
+            assert self.subject.read(Measure(log, start, small)).runs == tuple(  # type: ignore[union-attr]
+                RunSize(run.position, run.count, len(run.data), run.data if len(run.data) <= small else b"")
+                for run in expected
+            )
 
         @rule(prefix=st.sampled_from(["", "k", "k/", "ü", "x"]))
         def read_keys(self, prefix: str) -> None:

@@ -340,6 +340,9 @@ ASKED: dict[str, stores.StoreRequest] = {
     '{"do":"close","store":"0123456789abcdef","channel":3}': stores.CloseChannel("0123456789abcdef", 3),
     '{"do":"drop","store":"0123456789abcdef","name":"billing"}': stores.DropName("0123456789abcdef", "billing"),
     '{"do":"logs","store":"0123456789abcdef"}': stores.ListLogs("0123456789abcdef"),
+    '{"do":"measure","store":"0123456789abcdef","start":5,"end":900,"bytes":1000000}': stores.MeasureLog(
+        "0123456789abcdef", 5, 900, 1_000_000
+    ),
     '{"do":"names","store":"0123456789abcdef"}': stores.ListNames("0123456789abcdef"),
     '{"do":"commit","store":"0123456789abcdef","publisher":"job","batch":4,"parts":[["0.0",12]]}': stores.CommitBatch(
         "0123456789abcdef", "job", 4, [("0.0", 12)]

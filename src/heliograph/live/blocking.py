@@ -427,6 +427,7 @@ class BlockingClient:
     stores = _blocking(Client.stores)
     forget_store = _blocking(Client.forget_store)
     logs = _blocking(Client.logs)
+    measure = _blocking(Client.measure)
     durable_subscriptions = _blocking(Client.durable_subscriptions)
     drop_subscription = _blocking(Client.drop_subscription)
     release_subscription = _blocking(Client.release_subscription)

@@ -326,6 +326,34 @@ class StoreFace:
             ]
         return listed
 
+    async def measure(
+        self, store: str, start: int, end: int, piece_bytes: int, *, most: int | None = None
+    ) -> list[tuple[int, int]]:
+        """Divide positions of a store (its id) into pieces of at most so many bytes: where each ends, and its bytes.
+
+        A piece has more if the store wrote it at once. ``most``: only so many pieces.
+        """
+        found: list[tuple[int, int]] = []
+        open_bytes: int | None = None  # of a piece that ends at ``start`` and may go on
+        while start < end and (most is None or len(found) < most):
+            room = piece_bytes - (open_bytes or 0)
+            count = wire.PIECES_MAX if most is None else min(most - len(found), wire.PIECES_MAX)
+            asked = wire.MeasureLog(store, start, end, max(1, room), 1 if open_bytes is not None else count)
+            answer = cast(wire.LogMeasured, await self._ask_stores(asked, wire.LogMeasured))
+            pieces = answer.pieces
+            if open_bytes is not None:
+                if pieces[0][1] > room:
+                    found.append((start, open_bytes))
+                    open_bytes = None
+                    continue
+                pieces = [(pieces[0][0], open_bytes + pieces[0][1])]
+            *whole, (start, size) = pieces
+            found += whole
+            open_bytes = size if answer.more and start < end else None
+            if open_bytes is None:
+                found.append((start, size))
+        return found
+
     async def durable_subscriptions(self, *, secret: bytes | None = None) -> list[DurableInfo]:
         """This entity's durable subscriptions, at all stores; an administrator sees those of all entities.
 

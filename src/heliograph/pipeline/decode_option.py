@@ -21,6 +21,8 @@ import pyarrow as pa
 from heliograph.errors import UsageError
 from heliograph.pipeline.contracts import CONTRACT, contract_of
 from heliograph.pipeline.offsets import list_logs
+from heliograph.pipeline.option_names import SAMPLED
+from heliograph.pipeline.options import read_options
 from heliograph.pipeline.payloads.decoding import decode, known_reader, pieces
 from heliograph.pipeline.payloads.formats import PayloadSchema, check_format, inferred
 from heliograph.pipeline.payloads.inference import SAMPLE_BYTES, SAMPLE_ROWS
@@ -51,30 +53,49 @@ def wanted_payload(given: Mapping[str, str]) -> PayloadSchema | None:
     return PayloadSchema(format, text, message)
 
 
-def with_payload(whole: StructType, options: SourceOptions, wanted: PayloadSchema | None) -> StructType:
-    """A schema with the columns of payloads; whatever is not known of them is asked for, or sampled."""
-    if wanted is None:
+def found_payload(given: Mapping[str, str]) -> PayloadSchema | None:
+    """The schema of the payloads; what the options do not say is asked for, or sampled. None without ``decode``."""
+    wanted = wanted_payload(given)
+    if wanted is None or wanted.is_known:
+        return wanted
+    options = read_options({name: value for name, value in given.items() if name.lower() in SAMPLED}, False)
+    if wanted.format == CONTRACT:
+        with options.connect() as client:
+            contracts = dict.fromkeys(contract_of(client, each) for each in options.filters)
+        if len(contracts) > 1:
+            raise UsageError("decode=contract: these topics have different contracts, so read them one by one")
+        return next(iter(contracts))
+    inferred(wanted, [])  # or it must be given
+    found = inferred(wanted, _sample(options))
+    if found is None:
+        raise UsageError(f"no payload of a sample could be read as {wanted.format}: give payloadSchema")
+    return found
+
+
+def with_payload(whole: StructType, schema: PayloadSchema | None) -> StructType:
+    """Columns of the source, with those of payloads."""
+    if schema is None:
         return whole
     from pyspark.sql.pandas.types import from_arrow_schema
     from pyspark.sql.types import StructField, StructType
 
     if "value" not in whole.names:
         raise UsageError("decode needs the column value: add it to the option columns")
-    schema = _found(options, wanted)
     names = [(PAYLOAD, known_reader(schema).layout.arrow()), (OTHERS, pa.string()), (FAULT, pa.string())]
     payload, *texts = from_arrow_schema(pa.schema(names)).fields
     kept = StructField(PAYLOAD, payload.dataType, metadata={KEPT: json.dumps(asdict(schema))})
     return StructType([*whole.fields, kept, *texts])
 
 
-def kept_payload(schema: StructType, options: SourceOptions, wanted: PayloadSchema | None) -> PayloadSchema | None:
-    """What Spark was told when it asked for the schema."""
+def kept_payload(columns: StructType, given: Mapping[str, str]) -> PayloadSchema | None:
+    """What Spark was told when it asked for the columns."""
+    wanted = wanted_payload(given)
     if wanted is None or wanted.is_known:
         return wanted
-    for field in schema.fields:
+    for field in columns.fields:
         if field.name == PAYLOAD and KEPT in (field.metadata or {}):
             return PayloadSchema(**json.loads(field.metadata[KEPT]))
-    return _found(options, wanted)
+    return found_payload(given)
 
 
 def check_stream(wanted: PayloadSchema | None) -> None:
@@ -92,22 +113,6 @@ def decoded_rows(schema: PayloadSchema | None, batch: pa.RecordBatch) -> Iterato
         found = decode(schema, piece.column("value"))
         names = [*piece.schema.names, PAYLOAD, OTHERS, FAULT]
         yield pa.RecordBatch.from_arrays([*piece.columns, found.values, found.others, found.faults], names=names)
-
-
-def _found(options: SourceOptions, wanted: PayloadSchema) -> PayloadSchema:
-    if wanted.is_known:
-        return wanted
-    if wanted.format == CONTRACT:
-        with options.connect() as client:
-            contracts = dict.fromkeys(contract_of(client, each) for each in options.filters)
-        if len(contracts) > 1:
-            raise UsageError("decode=contract: these topics have different contracts, so read them one by one")
-        return next(iter(contracts))
-    inferred(wanted, [])  # or it must be given
-    found = inferred(wanted, _sample(options))
-    if found is None:
-        raise UsageError(f"no payload of a sample could be read as {wanted.format}: give payloadSchema")
-    return found
 
 
 def _sample(options: SourceOptions) -> list[bytes]:

@@ -11,7 +11,7 @@ is a gap: it fails with one line, or is skipped if ``failOnDataLoss`` is false.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -23,6 +23,7 @@ from heliograph.pipeline.options import EARLIEST, LATEST, LOG, RANGE_POSITIONS, 
 
 if TYPE_CHECKING:
     from heliograph.live.blocking import BlockingClient
+    from heliograph.pipeline.sizes import Pieces
 
 
 class DataLossError(HeliographError):
@@ -89,14 +90,19 @@ def resolve(wanted: str | Offsets, logs: Sequence[StoreLog], otherwise: str = EA
     """Offsets as positions, by id of the store. ``otherwise`` is that of stores which are not named."""
     if isinstance(wanted, str):
         return {log.store: {LOG: _position(log, wanted)} for log in logs}
-    known = [name for log in logs for name in (log.store, log.name) if name]
-    unknown = [store for store in wanted if store not in known]
-    if unknown:
-        raise UsageError(f"offsets for the store {unknown[0]!r}, which is not read: there are {', '.join(known)}")
+    check_stores(wanted, logs)
     return {
         log.store: {LOG: _position(log, wanted.get(log.store, wanted.get(log.name, {})).get(LOG, otherwise))}
         for log in logs
     }
+
+
+def check_stores(named: Iterable[str], logs: Sequence[StoreLog]) -> None:
+    """UsageError if one of these is neither the id nor the name of a store that is read."""
+    known = [name for log in logs for name in (log.store, log.name) if name]
+    unknown = [store for store in named if store not in known]
+    if unknown:
+        raise UsageError(f"offsets for the store {unknown[0]!r}, which is not read: there are {', '.join(known)}")
 
 
 def _position(log: StoreLog, at: str | int) -> int:
@@ -123,15 +129,25 @@ def limited(start: Offsets, known: Offsets, most: int | None) -> Offsets:
     return end
 
 
+def behind(start: Offsets, known: Offsets) -> int:
+    """How many positions there are from ``start`` to ``known``."""
+    return sum(max(0, logs[LOG] - start.get(store, {}).get(LOG, 0)) for store, logs in known.items())
+
+
 def unread(start: Offsets, end: Offsets) -> list[str]:
     """The stores of which something is to be read."""
     return [store for store in end if start.get(store) != end[store]]
 
 
-def plan(options: SourceOptions, logs: Sequence[StoreLog], start: Offsets, end: Offsets) -> list[InputPartition]:
-    """Ranges for tasks. DataLossError if something is no longer kept or its store is away, unless that is allowed."""
+def plan(
+    options: SourceOptions, logs: Sequence[StoreLog], start: Offsets, end: Offsets, pieces: Pieces | None = None
+) -> list[InputPartition]:
+    """Ranges for tasks. DataLossError if something is no longer kept or its store is away, unless that is allowed.
+
+    ``pieces``: where tasks end that have enough bytes.
+    """
     ranges: list[InputPartition] = []
-    total = sum(max(0, end[s][LOG] - start.get(s, {}).get(LOG, 0)) for s in end)
+    total = behind(start, end)
     step = max(1, min(RANGE_POSITIONS, -(-total // options.partitions_min)))
     for log in logs:
         last = end.get(log.store, {}).get(LOG, 0)
@@ -143,9 +159,13 @@ def plan(options: SourceOptions, logs: Sequence[StoreLog], start: Offsets, end: 
             _lost(options, log.store, log.next, last)
             last = log.next
         if first < last:
-            cuts = [*range(first, last, step), last]
+            ends = [last] if pieces is None else pieces(log.store, first, last)
+            begins = [first, *ends[:-1]]
+            cuts = [*(cut for low, high in zip(begins, ends, strict=True) for cut in range(low, high, step)), last]
+            since_ms = _time(log, options.since_ms_of, options.since_ms)
+            until_ms = _time(log, options.until_ms_of, options.until_ms)
             ranges += [
-                LogRange(log.store, log.address, low, high, options.since_ms, options.until_ms, log.filters)
+                LogRange(log.store, log.address, low, high, since_ms, until_ms, log.filters)
                 for low, high in pairwise(cuts)
             ]
     away = missing(logs, unread(start, end))
@@ -155,6 +175,10 @@ def plan(options: SourceOptions, logs: Sequence[StoreLog], start: Offsets, end: 
             "failOnDataLoss to false to go on without it"
         )
     return ranges
+
+
+def _time(log: StoreLog, of_stores: Mapping[str, int], otherwise: int | None) -> int | None:
+    return of_stores.get(log.store, of_stores.get(log.name, otherwise))
 
 
 def _lost(options: SourceOptions, store: str, first: int, end: int) -> None:

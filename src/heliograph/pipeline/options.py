@@ -3,12 +3,13 @@
 In:    what a program passed to ``.option(…)``. Names are case-insensitive, as in Spark.
 Out:   SourceOptions, with a client for the driver and for tasks.
 State: none. It is sent to tasks, so it holds plain values: names of files, never secrets.
-Not here: how they are used (source.py, sink.py).
+Not here: which options there are (option_names.py), how they are used (source.py, sink.py).
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from heliograph.errors import UsageError
 from heliograph.matching.languages import compile
 from heliograph.matching.languages.patterns import pattern as check_pattern
 from heliograph.model.topics import filter_fault
+from heliograph.pipeline.option_names import BATCH, STREAM, TABLE, check_names, written
 from heliograph.pipeline.patience import PATIENCE_S
 from heliograph.pipeline.payloads.formats import PayloadSchema
 from heliograph.pipeline.rows import COLUMNS, parse_attributes, schema_of
@@ -36,15 +38,10 @@ CONNECTION = {
     "certificate": "certificate",
     "key": "key",
 }
-KNOWN = (
-    *("subscribe", "subscribePattern", "startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp"),
-    *("maxOffsetsPerTrigger", "minPartitions", "failOnDataLoss", "includeHeaders", "store", "where", "language"),
-    *("columns", "attributes", "reader", "secretFile", "patience", "decode", "payloadSchema"),
-    *("url", "network", "entity", "tokenFile", "authority", "certificate", "key"),
-    *("publisher", "topic", "batch", "checkpointLocation", "path"),
-)
 RANGE_POSITIONS = 250_000  # that one task reads by default
 TIMEOUT_S = 10.0
+DELAY_S = 15 * 60  # as of Spark's Kafka source: the longest that a micro-batch waits for enough positions
+_SECONDS = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400}
 
 Offsets = dict[str, dict[str, int]]
 """Store -> log -> the next position."""
@@ -61,7 +58,12 @@ class SourceOptions:
     ending: str | Offsets = LATEST
     since_ms: int | None = None
     until_ms: int | None = None
+    since_ms_of: Mapping[str, int] = field(default_factory=dict)  # of one store, by name or id; before ``since_ms``
+    until_ms_of: Mapping[str, int] = field(default_factory=dict)
     positions_max: int | None = None  # per micro-batch
+    positions_min: int | None = None  # the same; fewer wait, at most ``delay_s``
+    delay_s: float = DELAY_S
+    bytes_max: int | None = None  # per micro-batch
     partitions_min: int = 1
     fail_on_loss: bool = True
     store: str = ""
@@ -95,12 +97,10 @@ class SourceOptions:
         return connect_blocking(where, name="spark", timeout=timeout, give_up=give_up, **options)
 
 
-def read_options(given: Mapping[str, str], streaming: bool) -> SourceOptions:
-    """Check all options; errors are reported in one line."""
+def read_options(given: Mapping[str, str], streaming: bool, use: str = "") -> SourceOptions:
+    """Check all options; errors are reported in one line. ``use``, if it is not reading: see option_names.py."""
     words = {name.lower(): value for name, value in given.items()}
-    unknown = sorted(set(words) - {name.lower() for name in KNOWN})
-    if unknown:
-        raise UsageError(f"the option {unknown[0]!r} is not known; there are {', '.join(KNOWN)}")
+    check_names(words, use or (STREAM if streaming else BATCH))
     filters = tuple(filter(None, (each.strip() for each in words.get("subscribe", "#").split(","))))
     for each in filters:
         fault = filter_fault(each.encode())
@@ -109,43 +109,87 @@ def read_options(given: Mapping[str, str], streaming: bool) -> SourceOptions:
     where, language = words.get("where", ""), words.get("language", "")
     if where:
         compile(language or "predicates", where)
-    columns = [each.strip() for each in words.get("columns", "").split(",") if each.strip()]
-    if not columns:
-        columns = [name for name in COLUMNS if name != "headers" or _flag(words, "includeheaders", True)]
     pattern = words.get("subscribepattern", "")
     try:
         check_pattern(pattern)
     except ValueError as error:
         raise UsageError(f"subscribePattern: {error}") from None
-    attributes = words.get("attributes", "")
-    schema_of(columns, parse_attributes(attributes))
+    columns, attributes = _columns(words)
     patience_s = read_number(words, "patience")
-    return SourceOptions(
+    read = SourceOptions(
         filters=filters,
         pattern=pattern,
         starting=_offsets(words, "startingoffsets", LATEST if streaming else EARLIEST),
         ending=_offsets(words, "endingoffsets", LATEST),
         since_ms=read_number(words, "startingtimestamp"),
         until_ms=read_number(words, "endingtimestamp"),
+        since_ms_of=_times(words, "startingoffsetsbytimestamp"),
+        until_ms_of=_times(words, "endingoffsetsbytimestamp"),
         positions_max=read_number(words, "maxoffsetspertrigger", least=1),
+        positions_min=read_number(words, "minoffsetspertrigger", least=1),
+        delay_s=_duration(words, "maxtriggerdelay", DELAY_S),
+        bytes_max=read_number(words, "maxbytespertrigger", least=1),
         partitions_min=read_number(words, "minpartitions", least=1) or 1,
         fail_on_loss=_flag(words, "failondataloss", True),
         store=words.get("store", ""),
         where=where,
         language=language,
-        columns=tuple(columns),
+        columns=columns,
         attributes=attributes,
         reader=words.get("reader", ""),
         secret_file=words.get("secretfile", ""),
         patience_s=PATIENCE_S if patience_s is None else patience_s,
         connection={name: words[name] for name in CONNECTION if name in words},
     )
+    if not use:
+        _check_sense(read, streaming, words)
+    return read
+
+
+def schema_for(given: Mapping[str, str]) -> pa.Schema:
+    """The schema of the rows, for a batch or a stream: Spark asks before it says which."""
+    words = {name.lower(): value for name, value in given.items()}
+    check_names(words, TABLE)
+    columns, attributes = _columns(words)
+    return schema_of(columns, parse_attributes(attributes))
+
+
+def _columns(words: Mapping[str, str]) -> tuple[tuple[str, ...], str]:
+    """The columns, and the attributes as they were given."""
+    columns = [each.strip() for each in words.get("columns", "").split(",") if each.strip()]
+    if not columns:
+        columns = [name for name in COLUMNS if name != "headers" or _flag(words, "includeheaders", True)]
+    attributes = words.get("attributes", "")
+    schema_of(columns, parse_attributes(attributes))
+    return tuple(columns), attributes
+
+
+def _check_sense(read: SourceOptions, streaming: bool, words: Mapping[str, str]) -> None:
+    """UsageError for what could be read, and cannot be meant."""
+    if not streaming and _has(read.starting, LATEST, -1):
+        raise UsageError("startingOffsets: a batch that begins with the latest has no rows")
+    if not streaming and _has(read.ending, EARLIEST, -2):
+        raise UsageError("endingOffsets: a batch that ends with the earliest has no rows")
+    if read.since_ms is not None and read.until_ms is not None and read.since_ms > read.until_ms:
+        raise UsageError("startingTimestamp is later than endingTimestamp")
+    if read.positions_min is not None and read.positions_max is not None and read.positions_min > read.positions_max:
+        raise UsageError("minOffsetsPerTrigger is higher than maxOffsetsPerTrigger")
+    if "maxtriggerdelay" in words and read.positions_min is None:
+        raise UsageError("maxTriggerDelay needs minOffsetsPerTrigger: without it, no micro-batch waits")
+    if read.secret_file and not read.reader:
+        raise UsageError("secretFile needs the option reader: it has the secret of that name")
+    if "language" in words and not read.where:
+        raise UsageError("language needs the option where: the condition in that language")
+
+
+def _has(at: str | Offsets, word: str, number: int) -> bool:
+    return at == word if isinstance(at, str) else any(number in logs.values() for logs in at.values())
 
 
 def _flag(words: Mapping[str, str], name: str, default: bool) -> bool:
     value = words.get(name, str(default)).lower()
     if value not in ("true", "false"):
-        raise UsageError(f"{_known(name)} must be true or false, not {value!r}")
+        raise UsageError(f"{written(name)} must be true or false, not {value!r}")
     return value == "true"
 
 
@@ -155,7 +199,7 @@ def read_number(words: Mapping[str, str], name: str, least: int = 0) -> int | No
     if text is None:
         return None
     if not (text.isascii() and text.isdigit() and int(text) >= least):
-        raise UsageError(f"{_known(name)} must be a number from {least} on, not {text!r}")
+        raise UsageError(f"{written(name)} must be a number from {least} on, not {text!r}")
     return int(text)
 
 
@@ -163,19 +207,32 @@ def _offsets(words: Mapping[str, str], name: str, default: str) -> str | Offsets
     text = words.get(name, default)
     if text in (EARLIEST, LATEST):
         return text
+    return _by_store(words, name, '"earliest", "latest" or JSON such as {"STORE": {"0": 17}}')
+
+
+def _times(words: Mapping[str, str], name: str) -> dict[str, int]:
+    """Times in milliseconds, by name or id of a store."""
+    found = _by_store(words, name, 'JSON such as {"STORE": {"0": 1763500000000}}') if name in words else {}
+    return {store: logs[LOG] for store, logs in found.items() if logs}
+
+
+def _by_store(words: Mapping[str, str], name: str, like: str) -> Offsets:
     try:
-        found = json.loads(text)
-        offsets = {store: {str(log): int(at) for log, at in logs.items()} for store, logs in found.items()}
+        found = json.loads(words[name])
+        numbers = {store: {str(log): int(at) for log, at in logs.items()} for store, logs in found.items()}
     except (ValueError, TypeError, AttributeError):
-        raise UsageError(
-            f'{_known(name)} must be "earliest", "latest" or JSON such as {{"STORE": {{"0": 17}}}}, not {text[:80]!r}'
-        ) from None
-    for store, logs in offsets.items():
+        raise UsageError(f"{written(name)} must be {like}, not {words[name][:80]!r}") from None
+    for store, logs in numbers.items():
         if set(logs) - {LOG}:
-            raise UsageError(f"{_known(name)}: store {store} has one log, {LOG!r}, and not {', '.join(logs)}")
-    return offsets
+            raise UsageError(f"{written(name)}: store {store} has one log, {LOG!r}, and not {', '.join(logs)}")
+    return numbers
 
 
-def _known(name: str) -> str:
-    """An option as the documentation writes it."""
-    return next(known for known in KNOWN if known.lower() == name)
+def _duration(words: Mapping[str, str], name: str, default: float) -> float:
+    """Seconds; as in Spark, a number without a unit is milliseconds."""
+    if name not in words:
+        return default
+    found = re.fullmatch(r"([0-9]+) *(ms|s|m|min|h|d)?", words[name].strip())
+    if found is None:
+        raise UsageError(f"{written(name)} must be a time such as 90s, 15m or 2h, not {words[name]!r}")
+    return int(found[1]) * _SECONDS[found[2] or "ms"]

@@ -29,7 +29,7 @@ def patiently(ask: Callable[[], _T], seconds: float) -> _T:
         try:
             return ask()
         except (RefusedError, NotConnectedError) as error:
-            if not _is_away(error) or monotonic() >= until:
+            if not is_away(error) or monotonic() >= until:
                 raise
         sleep(PAUSE_S)
 
@@ -40,9 +40,10 @@ def without_those_away() -> Iterator[None]:
     try:
         yield
     except (RefusedError, NotConnectedError) as error:
-        if not _is_away(error):
+        if not is_away(error):
             raise
 
 
-def _is_away(error: RefusedError | NotConnectedError) -> bool:
+def is_away(error: RefusedError | NotConnectedError) -> bool:
+    """True if a broker or store does not answer now, and may later."""
     return isinstance(error, NotConnectedError) or error.reason in (*PASSING, Reason.STORE_MISSING)

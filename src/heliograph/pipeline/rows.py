@@ -43,6 +43,7 @@ COLUMNS: dict[str, pa.DataType] = {
 TYPES = {"double": pa.float64(), "long": pa.int64(), "bigint": pa.int64(), "int": pa.int32(), "string": pa.string(),
          "boolean": pa.bool_()}  # fmt: skip
 
+_TWICE = "there would be two columns {!r}: leave one out of the options columns and attributes"
 
 _headers = msgspec.json.Decoder(dict[str, Any]).decode
 _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
@@ -64,7 +65,10 @@ def parse_attributes(text: str) -> dict[str, pa.DataType]:
         name, _, word = part.rpartition(" ")
         if word not in TYPES or not name.strip():
             raise UsageError(f"attributes: {part!r} is not a name and one of {', '.join(TYPES)}")
-        found[name.strip(" `")] = TYPES[word]
+        name = name.strip(" `")
+        if name in found:
+            raise UsageError(_TWICE.format(name))
+        found[name] = TYPES[word]
     return found
 
 
@@ -73,6 +77,10 @@ def schema_of(columns: Sequence[str], attributes: dict[str, pa.DataType]) -> pa.
     for name in columns:
         if name not in COLUMNS:
             raise UsageError(f"columns: there is no {name!r}; there are {', '.join(COLUMNS)}")
+    names = [*columns, *attributes]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise UsageError(_TWICE.format(twice))
     return pa.schema([*((name, COLUMNS[name]) for name in columns), *attributes.items()])
 
 

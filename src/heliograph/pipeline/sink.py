@@ -31,6 +31,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from heliograph.errors import UsageError
 from heliograph.live.name_secret import secret_in
+from heliograph.pipeline.option_names import BATCH_SINK, STREAM_SINK
 from heliograph.pipeline.options import SourceOptions, read_number, read_options
 from heliograph.pipeline.patience import patiently
 from heliograph.pipeline.sink_rows import Row, check_columns, chunks, size_of
@@ -57,6 +58,7 @@ class SinkOptions:
     topic: str
     batch: int | None  # None: Spark numbers them
     once: bool = False  # the publisher's name is for this write only
+    key_header: str = ""  # what the column key becomes
 
 
 @dataclass
@@ -73,22 +75,21 @@ class StagedPart(WriterCommitMessage):
 def sink_options(given: Mapping[str, str], schema: StructType, *, streaming: bool) -> SinkOptions:
     """Check the options and the columns."""
     words = {name.lower(): value for name, value in given.items()}
-    source = read_options({**given, "subscribe": "#"}, streaming)
-    check_columns(schema, words.get("topic", ""))
+    source = read_options(given, streaming, STREAM_SINK if streaming else BATCH_SINK)
+    key_header = words.get("keyheader", "")
+    check_columns(schema, words.get("topic", ""), key_header)
     if not source.store:
         raise UsageError("the sink needs the option store: the name or id of the store that is to keep the rows")
     publisher, number = words.get("publisher", ""), read_number(words, "batch")
     if streaming and not publisher:
         raise UsageError("a stream needs the option publisher: a name of its own, under which batches are counted")
-    if streaming and number is not None:
-        raise UsageError("the option batch is for batch writes: Spark numbers the batches of a stream")
     if number is not None and not publisher:
         raise UsageError("the option batch needs the option publisher: the name under which batches are counted")
     once = not publisher
     if not streaming and number is None:
         number = 0 if once else time.time_ns() // 1_000
     name = publisher or f"spark-{token_hex(8)}"
-    return SinkOptions(source, source.store, name, words.get("topic", ""), number, once)
+    return SinkOptions(source, source.store, name, words.get("topic", ""), number, once, key_header)
 
 
 class StreamSink(DataSourceStreamArrowWriter):
@@ -135,7 +136,7 @@ def stage(options: SinkOptions, number: int | None, batches: Iterable[pa.RecordB
     assert context is not None
     partition = context.partitionId()
     part = StagedPart(partition, f"{partition}.{token_hex(8)}", 0, _property(QUERY_PROPERTY))
-    pieces = chunks(batches, options.topic)
+    pieces = chunks(batches, options.topic, options.key_header)
     if number is None:
         part.rows = _bounded(pieces)
         return part

@@ -30,18 +30,27 @@ Row = tuple[str, bytes, Headers | None]
 """Topic, payload, headers."""
 
 
-def check_columns(schema: StructType, topic: str) -> None:
-    """UsageError if rows of this schema are no publications; ``topic`` is the option."""
+def check_columns(schema: StructType, topic: str, key_header: str = "") -> None:
+    """UsageError if rows of this schema are no publications; ``topic`` and ``key_header`` are options."""
     from pyspark.sql.types import BinaryType, StringType
 
     kinds = {field.name: field.dataType for field in schema.fields}
     if "value" not in kinds or ("topic" not in kinds and not topic):
         raise UsageError("the sink needs a column value, and a column topic or the option topic")
-    value, topics, headers = kinds["value"], kinds.get("topic"), kinds.get("headers")
+    value, topics, headers, key = kinds["value"], kinds.get("topic"), kinds.get("headers"), kinds.get("key")
     if not isinstance(value, StringType | BinaryType):
         raise UsageError(f"the column value must be string or binary, not {value.simpleString()}: cast it")
     if topics is not None and not isinstance(topics, StringType):
         raise UsageError(f"the column topic must be string, not {topics.simpleString()}: cast it")
+    if key is None and key_header:
+        raise UsageError("the option keyHeader is for rows with a column key")
+    if key is not None and (not key_header or key_header[:1] == "$"):
+        raise UsageError(
+            "publications have no key: drop the column key, or name the header that it becomes with the option "
+            "keyHeader (a name without $ in front)"
+        )
+    if key is not None and not _is_value(key):
+        raise UsageError(f"the column key must be a string, number or boolean, not {key.simpleString()}: cast it")
     if headers is not None and not _is_headers(headers):
         raise UsageError(
             "the column headers must be a string (JSON), or a map or struct of strings, numbers, booleans and arrays "
@@ -67,12 +76,15 @@ def _is_value(kind: DataType) -> bool:
     return isinstance(kind, BooleanType | DoubleType | FloatType | IntegralType | StringType)
 
 
-def chunks(batches: Iterable[pa.RecordBatch], topic: str) -> Iterator[list[Row]]:
-    """Rows, as many at once as should be staged together. ``topic`` is for rows that have none."""
+def chunks(batches: Iterable[pa.RecordBatch], topic: str, key_header: str = "") -> Iterator[list[Row]]:
+    """Rows, as many at once as should be staged together. ``topic`` is for rows that have none.
+
+    ``key_header``: the header that the column key becomes.
+    """
     for batch in batches:
         chunk: list[Row] = []
         size = 0
-        for row in _rows(batch, topic):
+        for row in _rows(batch, topic, key_header):
             if size >= CHUNK_BYTES:
                 yield chunk
                 chunk, size = [], 0
@@ -87,16 +99,24 @@ def size_of(row: Row) -> int:
     return len(row[0]) + len(row[1]) + (len(str(row[2])) if row[2] else 0)
 
 
-def _rows(batch: pa.RecordBatch, topic: str) -> Iterator[Row]:
+def _rows(batch: pa.RecordBatch, topic: str, key_header: str) -> Iterator[Row]:
     names = batch.schema.names
     values = batch.column("value").to_pylist()
     topics = batch.column("topic").to_pylist() if "topic" in names else [topic] * len(values)
     headers = _headers(batch.column("headers")) if "headers" in names else [None] * len(values)
+    if key_header:
+        headers = [
+            _with_key(own, key_header, key) for own, key in zip(headers, batch.column("key").to_pylist(), strict=True)
+        ]
     for where, value, own in zip(topics, values, headers, strict=True):
         if value is None:
             text = f"a row on {(where or topic)!r} has no value, and null is not published"
             raise UsageError(f"{text}: leave it out, or use coalesce(value, '')")
         yield where or topic, value.encode() if isinstance(value, str) else value, own
+
+
+def _with_key(own: Headers | None, name: str, key: Any) -> Headers | None:
+    return own if key is None else {**(own or {}), name: key}
 
 
 def _headers(column: pa.Array) -> list[Headers | None]:

@@ -11,23 +11,44 @@ A store that has answered a stream and is away is waited for (patience.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
 
-from heliograph.errors import Reason, RefusedError
+from heliograph.errors import Reason, RefusedError, UsageError
 from heliograph.live.name_secret import secret_in
-from heliograph.pipeline.decode_option import check_stream, kept_payload, wanted_payload, with_payload
-from heliograph.pipeline.offsets import LogRange, StoreLog, complete, limited, list_logs, missing, plan, resolve, unread
-from heliograph.pipeline.options import LATEST, LOG, Offsets, SourceOptions, read_options
+from heliograph.pipeline import table_options
+from heliograph.pipeline.decode_option import check_stream, found_payload, kept_payload, wanted_payload, with_payload
+from heliograph.pipeline.offsets import (
+    LogRange,
+    StoreLog,
+    behind,
+    check_stores,
+    complete,
+    limited,
+    list_logs,
+    missing,
+    plan,
+    resolve,
+    unread,
+)
+from heliograph.pipeline.options import LATEST, LOG, Offsets, SourceOptions, read_options, schema_for
 from heliograph.pipeline.patience import patiently, without_those_away
 from heliograph.pipeline.pushdown import Narrowed, is_offered, narrowed
 from heliograph.pipeline.reading import read_range
+from heliograph.pipeline.sizes import Pieces, bounded, pieces_by
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -49,27 +70,32 @@ class HeliographSource(DataSource):
 
     def schema(self) -> StructType:
         """The requested columns."""
-        from pyspark.sql.pandas.types import from_arrow_schema
-
-        options = read_options(self.options, False)
-        return with_payload(from_arrow_schema(options.schema), options, wanted_payload(self.options))
+        given = table_options.own(self.options)
+        return table_options.carrying(with_payload(_columns(given), found_payload(given)), self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """For a batch."""
-        options = read_options(self.options, False)
-        options = replace(options, payload=kept_payload(schema, options, wanted_payload(self.options)))
+        options = self._read(schema, False)
         return PushingReader(options) if is_offered() else RangeReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 Spark's name
         """For a stream."""
-        options, wanted = read_options(self.options, True), wanted_payload(self.options)
-        check_stream(wanted)
-        return LogStreamReader(replace(options, payload=kept_payload(schema, options, wanted)))
+        return LogStreamReader(self._read(schema, True))
+
+    def _read(self, columns: StructType, streaming: bool) -> SourceOptions:
+        given = table_options.of_query(self.options, columns)
+        if streaming:
+            check_stream(wanted_payload(given))
+        payload = kept_payload(columns, given)
+        table_options.check_columns(columns, with_payload(_columns(given), payload))
+        return replace(read_options(given, streaming), payload=payload)
 
     def writer(self, schema: StructType, overwrite: bool) -> Any:
         """For a batch."""
         from heliograph.pipeline.sink import BatchSink, sink_options
 
+        if overwrite:
+            raise UsageError('a store keeps what was published: rows are added to it, with mode("append")')
         return BatchSink(sink_options(self.options, schema, streaming=False))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> Any:  # noqa: N802 Spark's name
@@ -77,6 +103,12 @@ class HeliographSource(DataSource):
         from heliograph.pipeline.sink import StreamSink, sink_options
 
         return StreamSink(sink_options(self.options, schema, streaming=True))
+
+
+def _columns(given: Mapping[str, str]) -> StructType:
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return from_arrow_schema(schema_for(given))
 
 
 class RangeReader(DataSourceReader):
@@ -89,13 +121,13 @@ class RangeReader(DataSourceReader):
         """Ranges of positions, for tasks."""
         options = self._options
         with options.connect() as client:
-            logs = list_logs(client, options)
-        return self.plan(logs)
+            return self.plan(list_logs(client, options), pieces_by(client))
 
-    def plan(self, logs: Sequence[StoreLog]) -> list[InputPartition]:
+    def plan(self, logs: Sequence[StoreLog], pieces: Pieces | None = None) -> list[InputPartition]:
         """The same for given logs."""
         options = self._options
-        return plan(options, logs, resolve(options.starting, logs), resolve(options.ending, logs, LATEST))
+        check_stores([*options.since_ms_of, *options.until_ms_of], logs)
+        return plan(options, logs, resolve(options.starting, logs), resolve(options.ending, logs, LATEST), pieces)
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """Runs in a task. Spark creates a task even if there is nothing to read."""
@@ -119,14 +151,15 @@ class PushingReader(RangeReader):
         """Ranges of positions, for tasks; none if no topic is left."""
         return super().partitions() if self._options.filters else []
 
-    def plan(self, logs: Sequence[StoreLog]) -> list[InputPartition]:
+    def plan(self, logs: Sequence[StoreLog], pieces: Pieces | None = None) -> list[InputPartition]:
         """Ranges within the positions that the filters leave."""
         options, kept = self._options, self._narrowed
+        check_stores([*options.since_ms_of, *options.until_ms_of], logs)
         start, end = resolve(options.starting, logs), resolve(options.ending, logs, LATEST)
         for store in start:
             end[store] = {LOG: min(end[store][LOG], kept.end)}
             start[store] = {LOG: min(max(start[store][LOG], kept.start), end[store][LOG])}
-        return plan(options, logs, start, end)
+        return plan(options, logs, start, end, pieces)
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """Runs in a task."""
@@ -141,6 +174,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._client: BlockingClient | None = None
         self._named: set[str] = set()  # stores that know the durable subscription that holds retention back
         self._last: Offsets | None = None  # with AvailableNow: where to stop
+        self._began: float | None = None  # when the last micro-batch was planned
         self._is_met = False  # a store has answered: if it is away later, it comes back
 
     def __getstate__(self) -> dict[str, Any]:
@@ -149,21 +183,39 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 Spark's name
         """Where a new query begins. From then on, retention waits for its reader."""
-        begin = resolve(self._options.starting, self._logs())
-        for store, logs in begin.items():
-            self._release(store, logs[LOG])
+        logs = self._logs()
+        check_stores(self._options.since_ms_of, logs)
+        begin = resolve(self._options.starting, logs)
+        for store, at in begin.items():
+            self._release(store, at[LOG])
         return begin
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 Spark's name
         """The end of the next micro-batch."""
         known = {log.store: {LOG: log.next} for log in self._logs()} if self._last is None else self._last
-        if isinstance(limit, ReadMaxRows):
-            return limited(start, known, limit.max_rows)
-        return limited(start, known, None)
+        count = behind(start, known)
+        if isinstance(limit, ReadMinRows) and self._last is None and not self._is_due(count, limit.min_rows):
+            return start
+        if count:
+            self._began = monotonic()
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        if isinstance(limit, ReadMinRows):
+            most = self._options.positions_max
+        end = limited(start, known, most)
+        return self._patiently(lambda: bounded(self._connected(), start, end, self._options.bytes_max))
+
+    def _is_due(self, count: int, least: int) -> bool:
+        """A query that is started again does not wait: how long it has waited is not known."""
+        return count >= least or self._began is None or monotonic() - self._began >= self._options.delay_s
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 Spark's name
-        """As set by ``maxOffsetsPerTrigger``."""
-        most = self._options.positions_max
+        """As set by ``minOffsetsPerTrigger`` and ``maxOffsetsPerTrigger``; Spark takes one limit, and passes it back.
+
+        With the trigger "once" it passes another one: everything.
+        """
+        least, most = self._options.positions_min, self._options.positions_max
+        if least is not None:
+            return ReadMinRows(least)
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 Spark's name
@@ -176,7 +228,8 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Ranges of positions, for tasks. Stores that these offsets name get time to come back."""
-        return plan(self._options, self._logs(unread(start, end)), start, end)
+        logs = self._logs(unread(start, end))
+        return self._patiently(lambda: plan(self._options, logs, start, end, pieces_by(self._connected())))
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """Runs in a task."""

@@ -41,6 +41,8 @@ from heliograph.vault import (
     KeysRead,
     Log,
     LogsRead,
+    Measure,
+    Measured,
     Position,
     Put,
     Query,
@@ -48,6 +50,7 @@ from heliograph.vault import (
     ReadKeys,
     ReadLogs,
     Run,
+    RunSize,
     RunsRead,
     TailDamage,
     Trim,
@@ -116,6 +119,15 @@ class Logged:
             for run in runs[:count]
         )
 
+    def measure(self, query: Measure) -> tuple[RunSize, ...]:
+        """Sizes of runs from a position on."""
+        at = max(0, bisect_right(self.begins, query.start) - 1)
+        return tuple(
+            RunSize(run.position, run.count, len(run.data), run.data if len(run.data) <= query.small else b"")
+            for run in self.runs[at : at + READ_RUNS_MAX]
+            if run.next > query.start
+        )
+
     def damaged_tail(self) -> list[Run]:
         """The damaged ones of the last runs."""
         last = self.runs[: -TAIL_RUNS - 1 : -1]
@@ -176,6 +188,9 @@ class Contents:
         if isinstance(query, Read):
             log = self.logs.get(query.log, Logged())
             return RunsRead(log.read(query), log.describe(query.log))
+        if isinstance(query, Measure):
+            log = self.logs.get(query.log, Logged())
+            return Measured(log.measure(query), log.describe(query.log))
         if isinstance(query, ReadKeys):
             names = _page(self.keys, query.prefix, query.after)
             sizes = [len(name.encode()) + len(self.keys[name]) for name in names[:PAGE_MAX]]

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import replace
 
-from heliograph.vault import Damage, Run
+from heliograph.vault import Damage, Run, RunSize
 
 MAGIC = b"\0\0\0\0"
 
@@ -37,7 +37,7 @@ def refer(log: str, start: int, until: int = 0) -> bytes:
     return MAGIC + _encode(PartReference(log, start, until))
 
 
-def reference_of(run: Run | Damage) -> PartReference | None:
+def reference_of(run: Run | RunSize | Damage) -> PartReference | None:
     """Where the publications of a run are; None if the run contains them."""
     if isinstance(run, Damage) or not run.data.startswith(MAGIC):
         return None

@@ -3,7 +3,7 @@
 In:    Asked bodies: a request with the requester's identity.
 Out:   answers; openings, acknowledgements and drops for the other parts of the store.
 State: none of its own.
-Not here: those parts (intake.py, channels.py, names.py, batches.py), what a reader may hear (hearer.py).
+Not here: those parts (intake.py, channels.py, names.py, batches.py, measuring.py), what a reader may hear (hearer.py).
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from heliograph.stores.batches import Batches
 from heliograph.stores.channels import Channels, check_condition
 from heliograph.stores.hearer import Hearer
 from heliograph.stores.intake import Intake
+from heliograph.stores.measuring import measure
 from heliograph.stores.names import NameKey, Names, NameState, acknowledged, lister_of
 from heliograph.stores.tail import Tail
-from heliograph.stores.vault_calls import VaultCalls
+from heliograph.stores.vault_calls import BUG, VaultCalls
 from heliograph.vault import Read, RunsRead
 from heliograph.wire import bodies
 from heliograph.wire import stores as wire
@@ -108,6 +109,13 @@ class Serving:
                 self._release(asked, request)
             case wire.ListLogs():
                 self._answer(asked, wire.LogsFound([self._entry()], self._counts()))
+            case wire.MeasureLog():
+                measure(
+                    self._vault,
+                    request,
+                    lambda found: self._answer(asked, found),
+                    lambda reason, text: self._refuse(asked, reason, text),
+                )
             case wire.CommitBatch():
                 self._batches.commit(
                     asked.entity,
@@ -289,7 +297,7 @@ class Serving:
 
     def _fail(self, asked: Asked) -> None:
         """It raised, now or when the vault answered: a bug of ours, which costs only this request."""
-        self._refuse(asked, Reason.INTERNAL_ERROR, "a bug in this store, which its log describes")
+        self._refuse(asked, Reason.INTERNAL_ERROR, BUG)
 
     def _count(self, reason: Reason) -> None:
         self.refused[reason.word] = self.refused.get(reason.word, 0) + 1

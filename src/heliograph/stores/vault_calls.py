@@ -22,6 +22,8 @@ Rescue = Callable[[Instant], None]
 """For a call that one peer caused: called if its functions raise, so that only this peer loses something (guard.py).
 Without it what raises is our own fault, because the call is about more than one peer."""
 
+BUG = "a bug in this store, which its log describes"  # told to a peer whose request raised
+
 
 class VaultCalls:
     """The outstanding calls of a store to its vault."""

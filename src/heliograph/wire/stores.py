@@ -47,6 +47,7 @@ WINDOW_MAX = 1 << 20  # publications that a channel may have under way
 NAME_LENGTH_MAX = 128
 PATTERNS_MAX = 64
 PARTS_MAX = 4_096
+PIECES_MAX = 1_024  # of a range, in one answer
 TOLD_MAX = 1_024  # stores in one message of a neighbour
 SELECTED_MAX = 1_024  # spans of a selective acknowledgement
 TAKEN_MAX = 1 << 14  # times of storing in one notice
@@ -229,6 +230,16 @@ class ListLogs(Body, frozen=True, tag="logs", tag_field="do"):
     store: StoreId
 
 
+class MeasureLog(Body, frozen=True, tag="measure", tag_field="do"):
+    """Divide the positions from ``start`` to ``end`` into pieces of at most so many bytes."""
+
+    store: StoreId
+    start: Count
+    end: Count
+    bytes: Annotated[int, msgspec.Meta(ge=1, le=NUMBER_MAX)]
+    most: Annotated[int, msgspec.Meta(ge=1, le=PIECES_MAX)] = PIECES_MAX  # pieces
+
+
 class ListNames(Body, frozen=True, tag="names", tag_field="do"):
     """The requester's durable subscriptions (for an administrator: all of them), in pages."""
 
@@ -258,6 +269,7 @@ RequestToStore = (
     | DropName
     | ReleaseName
     | ListLogs
+    | MeasureLog
     | ListNames
     | CommitBatch
 )
@@ -318,6 +330,16 @@ class LogsFound(Body, frozen=True):
 
     logs: list[LogEntry]
     counts: dict[str, int] = {}  # what the store has done since it started, and its current state
+
+
+class LogMeasured(Body, frozen=True):
+    """The answer to MeasureLog: pieces of whole runs, one after the other from ``start`` on.
+
+    A piece is larger than asked for only if it is a single run.
+    """
+
+    pieces: list[tuple[Count, Count]]  # where each ends, and its bytes
+    more: bool = False  # the last piece may go on, and others follow: ask again from its end
 
 
 class NameEntry(Body, frozen=True):

@@ -35,6 +35,8 @@ from heliograph.vault import (
     KeysRead,
     Log,
     LogsRead,
+    Measure,
+    Measured,
     Position,
     Put,
     Query,
@@ -42,6 +44,7 @@ from heliograph.vault import (
     ReadKeys,
     ReadLogs,
     Run,
+    RunSize,
     RunsRead,
     TailDamage,
     Trim,
@@ -277,6 +280,8 @@ class Tables:
         try:
             if isinstance(query, Read):
                 return self._read(query)
+            if isinstance(query, Measure):
+                return self._measure(query)
             return self._read_keys(query) if isinstance(query, ReadKeys) else self._read_logs(query)
         except (TypeError, ValueError) as error:  # a position that is not a number, a name that is not UTF-8
             raise VaultError(Reason.VAULT_DAMAGED, f"a row cannot be understood: {error}") from None
@@ -313,6 +318,20 @@ class Tables:
         if query.since_ns is not None:
             start = max(start, self._reached(log, query.since_ns))
         return RunsRead(tuple(self._runs_from(log, start, query.bytes_max)), self._describe(log))
+
+    def _measure(self, query: Measure) -> Measured:
+        log = self._log(query.log.encode())
+        if log is None:
+            return Measured((), Log(query.log))
+        start = max(query.start, log.first)
+        holding = self._holding(log, start)
+        rows = self._database.query(
+            "SELECT position, count, LENGTH(data), CASE WHEN LENGTH(data) <= ? THEN data ELSE ? END "
+            "FROM runs WHERE log = ? AND position >= ? ORDER BY position LIMIT ?",
+            (query.small, b"", log.id, start if holding is None else holding[0], READ_RUNS_MAX),
+        )
+        runs = (RunSize(position, count, size or 0, data or b"") for position, count, size, data in rows)
+        return Measured(tuple(run for run in runs if run.next > start), self._describe(log))
 
     def _reached(self, log: _Log, since_ns: int) -> Position:
         """The position of the run with which the log reached this time; by binary search, as that time never falls."""
