@@ -12,28 +12,27 @@ by a topic's owner is therefore kept in the metadata of the column, so that both
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from heliograph.errors import UsageError
 from heliograph.pipeline.contracts import CONTRACT, contract_of
-from heliograph.pipeline.offsets import list_logs
+from heliograph.pipeline.offsets import LogRange, list_logs
 from heliograph.pipeline.option_names import SAMPLED
 from heliograph.pipeline.options import read_options
-from heliograph.pipeline.payloads.decoding import decode, known_reader, pieces
+from heliograph.pipeline.payloads.decoding import FAULT, OTHERS, PAYLOAD, known_reader
 from heliograph.pipeline.payloads.formats import PayloadSchema, check_format, inferred
 from heliograph.pipeline.payloads.inference import SAMPLE_BYTES, SAMPLE_ROWS
-from heliograph.pipeline.rows import matching, to_batch
+from heliograph.pipeline.reading import read_range
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from heliograph.pipeline.options import SourceOptions
 
-PAYLOAD, OTHERS, FAULT = "payload", "payload_other_fields", "payload_fault"
 KEPT = "heliograph.payload"  # the metadata of the column
 
 
@@ -104,34 +103,15 @@ def check_stream(wanted: PayloadSchema | None) -> None:
         raise UsageError("a stream needs payloadSchema, or decode=contract: what is inferred may differ at each start")
 
 
-def decoded_rows(schema: PayloadSchema | None, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Rows of the source with the columns of their payloads."""
-    if schema is None:
-        yield batch
-        return
-    for piece in pieces(batch, "value"):
-        found = decode(schema, piece.column("value"))
-        names = [*piece.schema.names, PAYLOAD, OTHERS, FAULT]
-        yield pa.RecordBatch.from_arrays([*piece.columns, found.values, found.others, found.faults], names=names)
-
-
 def _sample(options: SourceOptions) -> list[bytes]:
     """Of the oldest payloads."""
-    found: list[bytes] = []
+    options = replace(options, columns=("value",), attributes="")
     with options.connect() as client:
-        for log in list_logs(client, options):
-            for pattern in log.filters or options.filters:
-                for run in client.runs(
-                    pattern,
-                    where=options.where,
-                    language=options.language,
-                    store=log.store,
-                    position={log.store: log.first},
-                    end={log.store: log.next},
-                ):
-                    rows = to_batch(log.store, [run.data], [run.positions], ["topic", "value"])
-                    rows = matching(rows, options.pattern) if options.pattern else rows
-                    found += [each for each in rows.column("value").to_pylist() if len(each) <= SAMPLE_BYTES]
-                    if len(found) >= SAMPLE_ROWS:
-                        return found[:SAMPLE_ROWS]
+        logs = list_logs(client, options)
+    found: list[bytes] = []
+    for log in (each for each in logs if each.first < each.next):
+        for rows in read_range(options, LogRange(log.store, log.address, log.first, log.next, filters=log.filters)):
+            found += [each for each in rows.column("value").to_pylist() if len(each) <= SAMPLE_BYTES]
+            if len(found) >= SAMPLE_ROWS:
+                return found[:SAMPLE_ROWS]
     return found

@@ -25,6 +25,7 @@ from heliograph.pipeline.payloads.formats import PayloadReader, PayloadSchema, r
 PIECE_BYTES = 16 << 20  # of payloads at once: what becomes of them stays far below the 2 GiB of an Arrow array
 PIECE_ROWS = 65_536
 REASON_MAX = 200
+PAYLOAD, OTHERS, FAULT = "payload", "payload_other_fields", "payload_fault"  # the columns of the source
 NO_VALUE = "no payload, or one that is too large for a row"
 
 
@@ -58,6 +59,17 @@ def decode(schema: PayloadSchema, payloads: pa.Array) -> DecodedColumns:
         rows, faults = _one_by_one(rows, faults, kind)
         values = pa.array(rows, kind)
     return DecodedColumns(values, pa.array(others, pa.string()), pa.array(faults, pa.string()))
+
+
+def with_payloads(batch: pa.RecordBatch, schema: PayloadSchema | None) -> Iterator[pa.RecordBatch]:
+    """Rows of the source, with the columns of their payloads if there is a schema."""
+    if schema is None:
+        yield batch
+        return
+    for piece in pieces(batch, "value"):
+        found = decode(schema, piece.column("value"))
+        names = [*piece.schema.names, PAYLOAD, OTHERS, FAULT]
+        yield pa.RecordBatch.from_arrays([*piece.columns, found.values, found.others, found.faults], names=names)
 
 
 def pieces(batch: pa.RecordBatch, column: str) -> Iterator[pa.RecordBatch]:
