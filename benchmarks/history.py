@@ -1,9 +1,10 @@
 """history: a store that holds ten million publications: how soon it serves, how much memory it takes, how fast it
-replays, and whether a reader that catches up slows live delivery.
+replays, what a narrow topic costs it, and whether a reader that catches up slows live delivery.
 
 In:    nothing; a temporary folder on the disk that TMPDIR names (about 900 MB).
 Out:   seconds until the store is found; MiB of its process then, and after a replay; publications a second to one
-       reader; live delivery alone and while a reader catches up, with the store in its own process and embedded in the
+       reader; CPU seconds of the store for a narrow topic, when it has no summaries of topics yet and with them; live
+       delivery alone and while a reader catches up, with the store in its own process and embedded in the
        broker of the live traffic.
 State: none.
 Not here: what it takes to store (store.py), the vault alone (vault.py).
@@ -30,6 +31,8 @@ from statistics import median
 from struct import Struct
 from typing import Any
 
+import psutil  # type: ignore[import-untyped]
+
 from benchmarks import machine
 from benchmarks.field import say
 from benchmarks.figures import table
@@ -46,7 +49,9 @@ from heliograph.wire.stores import MAIN
 SAYS = "a store with 10 million publications: start, memory, and what catching up costs live delivery"
 HELD = 10_000_000
 RUN = 10_000
-START_S, MEMORY_MIB, SLOWER = 2.0, 150.0, 0.20  # budgets
+NARROW_EVERY, NARROW_RUN = 100, 50  # of a hundred runs this one is on the narrow topic
+NARROW_TOPIC, NARROW = b"bench/narrow", HELD // NARROW_EVERY
+START_S, MEMORY_MIB, SLOWER, NARROW_CPU_S = 2.0, 150.0, 0.20, 0.2  # budgets
 PLACES = ("own", "embedded")
 REPLAYED = 1_000_000
 RATE = 50_000  # live publications a second, whatever else happens
@@ -59,7 +64,7 @@ NAME = "bench"
 
 
 def fill(folder: Path) -> None:
-    """A vault as a store would have written it, without the network in between."""
+    """A vault as a store of before would have written it, without the network in between: no summaries of topics."""
     backend = SqliteVault(Vault(name=NAME, place=str(folder)))
     backend.open()
     backend.commit([[Put("id", (7).to_bytes(8, "little"))]])
@@ -67,9 +72,8 @@ def fill(folder: Path) -> None:
     for start in range(0, HELD, RUN * 10):
         changes = []
         for first in range(start, start + RUN * 10, RUN):
-            frames = b"".join(
-                event(b"bench/t", b"%032d" % number, 5, number + 1) for number in range(first, first + RUN)
-            )
+            topic = NARROW_TOPIC if first // RUN % NARROW_EVERY == NARROW_RUN else b"bench/t"
+            frames = b"".join(event(topic, b"%032d" % number, 5, number + 1) for number in range(first, first + RUN))
             at = begin + first * 1_000
             changes.append(Append(MAIN, frames, RUN, at, at))
         backend.commit([changes])
@@ -114,6 +118,15 @@ def _start_s_empty() -> float:
 def _mib(process: Any) -> float:
     said = subprocess.run(["ps", "-o", "rss=", "-p", str(process.pid)], capture_output=True, text=True, check=True)
     return int(said.stdout) / 1_024
+
+
+def _narrow_cpu_s(reader: OurPublisher, process: Any) -> float:
+    """CPU seconds of the store while a reader gets what is on the narrow topic."""
+    meter = psutil.Process(process.pid)
+    before = meter.cpu_times()
+    reader.replay(HELD, NARROW_TOPIC.decode(), NARROW)
+    after = meter.cpu_times()
+    return float(after.user + after.system - before.user - before.system)
 
 
 class Live:
@@ -226,6 +239,9 @@ def run(quick: bool) -> dict[str, Any]:
                 reader = _found(store)
                 figures[f"start_s_{place}"] = time.perf_counter() - began
                 figures[f"memory_mib_{place}"] = _mib(process)
+                if place == PLACES[0]:
+                    figures["narrow_cpu_s_first"] = _narrow_cpu_s(reader, process)
+                figures[f"narrow_cpu_s_{place}"] = min(_narrow_cpu_s(reader, process) for _ in range(3))
                 figures[f"replay_s_{place}"] = max(reader.replay(REPLAYED) for _ in range(2))
                 figures[f"memory_after_replay_mib_{place}"] = _mib(process)
                 compared = _compare(port, store, seconds, rounds)
@@ -244,6 +260,7 @@ def _result(figures: dict[str, float]) -> dict[str, Any]:
 
     for place in PLACES:
         line(f"start_s_{place}", figures[f"start_s_{place}"], "most", START_S)
+        line(f"narrow_cpu_s_{place}", figures[f"narrow_cpu_s_{place}"], "most", NARROW_CPU_S)
         line(f"memory_after_replay_mib_{place}", figures[f"memory_after_replay_mib_{place}"], "most", MEMORY_MIB)
         line(f"replay_s_{place}", figures[f"replay_s_{place}"], "least", REPLAY_BUDGET)
         slower = 1 - figures[f"live_s_beside_{place}"] / figures[f"live_s_alone_{place}"]

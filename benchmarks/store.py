@@ -155,11 +155,12 @@ class OurPublisher:
                 raise RunError(f"the broker said {frame.payload!r}")
         return self._have - before
 
-    def replay(self, count: int) -> float:
-        """Read so many publications from the first on; how many a second."""
+    def replay(self, count: int, pattern: str = "#", wanted: int | None = None) -> float:
+        """Read so many publications from the first on, or of these what a filter wants; how many a second."""
         self.sock.setblocking(True)
         begin = time.perf_counter()
         opened = {"do": "open", "store": self.store, "channel": 1, "start": "first", "window": 50_000, "end": count}
+        opened["filter"] = pattern
         self._numbers += 1
         self.sock.sendall(service(b"stores", json.dumps(opened).encode(), self._numbers))
         got = at = told = 0
@@ -174,8 +175,8 @@ class OurPublisher:
                 self._numbers += 1
                 credit = {"do": "credit", "store": self.store, "channel": 1, "at": at, "window": 50_000}
                 self.sock.sendall(service(b"stores", json.dumps(credit).encode(), self._numbers))
-        if got != count:
-            raise RunError(f"the replay brought {got} of {count}")
+        if got != (count if wanted is None else wanted):
+            raise RunError(f"the replay brought {got} of {count if wanted is None else wanted}")
         return got / (time.perf_counter() - begin)
 
 

@@ -20,6 +20,7 @@ from heliograph.matching.conditions import matches as meets
 from heliograph.model.topics import matches
 from heliograph.stores.hearer import Hearer
 from heliograph.stores.names import NameKey, Span
+from heliograph.stores.outlook import Outlook
 from heliograph.stores.references import PartReference, reference_of, resolved
 from heliograph.vault import Damage, Run
 from heliograph.wire.events import select
@@ -39,6 +40,7 @@ TOPIC_WORK = 32  # a topic that was not judged before
 DONE_WORK = 16  # a publication if some are acknowledged out of order
 CONDITION_WORK = 64  # a publication with a condition
 RUN_WORK = 64
+SUMMARY_WORK = 24
 PRICE_MIN = 8  # what a publication is taken to need at least, as new topics may follow known ones
 COPIED_PER_UNIT = 512  # bytes of publications that match
 NS_PER_US = 1_000
@@ -86,6 +88,7 @@ class Channel:
         self.base_ns = 0  # … and when it was stored
         self.due_at: Instant | None = None  # with a pace: when the next run is due
         self._filter = pattern.encode()
+        self.outlook = Outlook(self._filter)
         self._hearer = hearer
         self.holder = hearer.holder
         self._condition = condition
@@ -152,13 +155,9 @@ class Channel:
         """The reading has reached its end."""
         self.is_over = True
 
-    def begin_read(self) -> None:
-        """A read begins."""
-        self.is_reading = True
-
-    def end_read(self) -> None:
-        """A read was answered."""
-        self.is_reading = False
+    def reading(self, goes_on: bool) -> None:
+        """A read begins, or was answered."""
+        self.is_reading = goes_on
 
     # -- runs ---------------------------------------------------------------------------------------------------
 
@@ -181,6 +180,16 @@ class Channel:
             self._ahead.popleft()
         return gap
 
+    def pass_over(self, work_max: int) -> None:
+        """Pass over what nothing matches in, as summaries say. With a pace each run has its time, so none is passed."""
+        if self.pace:
+            return
+        wanted, steps = self.outlook.wanted_from(self.cursor, max(1, work_max // SUMMARY_WORK))
+        self.worked += steps * SUMMARY_WORK
+        self.cursor = wanted if self.end is None else max(self.cursor, min(wanted, self.end))
+        while self._ahead and self._ahead[0].next <= self.cursor:
+            self._ahead.popleft()
+
     def take_reference(self) -> tuple[Run, PartReference] | None:
         """The reference that the reading has reached, if any, and its target from the cursor on."""
         first = self._ahead[0] if self._ahead else None
@@ -190,11 +199,14 @@ class Channel:
         assert isinstance(first, Run)
         return first, PartReference(reference.log, reference.start + max(0, self.cursor - first.position))
 
-    def resolve(self, run: Run, found: Sequence[Run | Damage]) -> None:
-        """The runs that a reference refers to."""
-        if self._ahead and self._ahead[0] is run:
-            self._ahead.popleft()
-            self._ahead.extendleft(reversed([each for each in resolved(run, found) if each.next > self.cursor]))
+    def resolve(self, run: Run, found: Sequence[Run | Damage]) -> Sequence[Run | Damage]:
+        """The runs that a reference refers to; returns them as far as they are new."""
+        if not self._ahead or self._ahead[0] is not run:
+            return ()
+        self._ahead.popleft()
+        runs = [each for each in resolved(run, found) if each.next > self.cursor]
+        self._ahead.extendleft(reversed(runs))
+        return runs
 
     def take_damage(self) -> Damage | None:
         """The damage that the reading has reached, if any."""

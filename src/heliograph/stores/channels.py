@@ -1,9 +1,9 @@
 """Channels: open durable subscriptions and replays, fed from the log.
 
-In:    requests to open, credit and close; the growth of the log; answers of the vault.
+In:    requests to open, credit and close; the growth of the log; summaries; answers of the vault.
 Out:   STORED frames to readers; reads.
 State: the open channels, bounded in number, each with little in memory.
-Not here: one reading (channel.py), durable names (names.py).
+Not here: one reading (channel.py), durable names (names.py), which runs a reading need not read (outlook.py).
 
 A reader whose link has ended loses its channel, as does one that is silent for a minute; a durable subscription keeps
 its position.
@@ -12,7 +12,7 @@ its position.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from heliograph.errors import ProtocolError, Reason
 from heliograph.guard import Guard
@@ -24,9 +24,10 @@ from heliograph.stores.channel import Channel
 from heliograph.stores.hearer import Hearer
 from heliograph.stores.names import NameKey, Span
 from heliograph.stores.references import PartReference
+from heliograph.stores.summaries import Summaries, end_of
 from heliograph.stores.tail import Tail
 from heliograph.stores.vault_calls import VaultCalls
-from heliograph.vault import Read, Run, RunsRead
+from heliograph.vault import Damage, KeysRead, Read, Run, RunsRead
 from heliograph.wire import stores as wire
 from heliograph.wire.stores import MAIN, Notice, OpenChannel, StoredFlag, stored
 
@@ -39,6 +40,7 @@ OF_SESSION_MIN = 64  # readings that one session may always have open; beyond it
 # … and an entity, or a source of clients without credentials, as many as are still free for others
 WORK_MAX = 20_000  # for all readings together, in one input: about a millisecond (see channel.py)
 TURN_WORK = 400  # a turn of a reading, whatever it does
+FAR = 1 << 31  # positions: no frame covers so many more that their offsets do not fit
 
 ChannelKey = tuple[bytes, int]
 
@@ -49,6 +51,7 @@ class Channels:
     def __init__(
         self,
         tail: Tail,
+        summaries: Summaries,
         vault: VaultCalls,
         timers: Timers,
         send: Callable[[bytes], None],
@@ -56,6 +59,7 @@ class Channels:
         guard: Guard,
     ) -> None:
         self._tail = tail
+        self._summaries = summaries
         self._vault = vault
         self._timers = timers
         self._send = send
@@ -255,6 +259,7 @@ class Channels:
         """A turn: send a frame, or examine what so much work gets. Returns True if there is more to do at once."""
         if channel.is_reading or channel.is_over or not channel.has_credit:
             return False
+        self._pass_over(channel, work_max)
         if not channel.has_ahead and not self._fetch(here, channel, now):
             return False
         damage = channel.take_damage()
@@ -280,6 +285,30 @@ class Channels:
             return False
         return True
 
+    def _pass_over(self, channel: Channel, work_max: int) -> None:
+        channel.pass_over(work_max)
+        frame = channel.empty_frame(self._store) if channel.cursor - channel.sent_to > FAR else None
+        if frame is not None:
+            self._send(frame)
+
+    def _look_ahead(self, here: ChannelKey, channel: Channel) -> None:
+        """Read what summaries say of the log from the cursor on."""
+        since, until = channel.cursor, self._tail.log.next
+        channel.reading(True)
+
+        def answered(found: KeysRead, now: Instant) -> None:
+            if self._channels.get(here) is channel:
+                channel.reading(False)
+                ends = [since + 1, *(end_of(key) for key, _ in found.pairs)]
+                channel.outlook.load(since, max(ends) if found.more else until, found.pairs)
+                self._ready[here] = None
+
+        def unanswered(reason: Reason, now: Instant) -> None:
+            if self._channels.get(here) is channel:
+                self.close(here, reason, "the store cannot read")
+
+        self._summaries.read(since, answered, unanswered, lambda now: self._fail(here))
+
     def _fetch(self, here: ChannelKey, channel: Channel, now: Instant) -> bool:
         """Get the next runs. Returns False if they must be waited for."""
         log = self._tail.log
@@ -294,19 +323,23 @@ class Channels:
             return False
         if channel.cursor < log.first:
             self._gap(channel, log.first, None, "no longer kept")
-        bytes_max = READ_BYTES_BULK if channel.is_bulk else READ_BYTES
+        bytes_max = READ_BYTES_BULK if channel.is_bulk and not channel.outlook.has_skipped else READ_BYTES
         runs = self._tail.read(channel.cursor, bytes_max)
         if runs is not None:
             channel.feed(runs)
             return True
-        channel.begin_read()
+        if not channel.pace and not channel.outlook.knows(channel.cursor):
+            self._look_ahead(here, channel)
+            return False
+        channel.reading(True)
 
         def answered(found: RunsRead, now: Instant) -> None:
             if self._channels.get(here) is channel:
-                channel.end_read()
+                channel.reading(False)
                 if channel.cursor < found.log.first:
                     self._gap(channel, found.log.first, None, "no longer kept")
                 channel.feed(found.runs)
+                self._learn(channel, found.runs, now)
                 self._ready[here] = None
 
         def unanswered(reason: Reason, now: Instant) -> None:
@@ -320,12 +353,12 @@ class Channels:
 
     def _follow(self, here: ChannelKey, channel: Channel, run: Run, reference: PartReference) -> None:
         """Read what a reference refers to."""
-        channel.begin_read()
+        channel.reading(True)
 
         def answered(found: RunsRead, now: Instant) -> None:
             if self._channels.get(here) is channel:
-                channel.end_read()
-                channel.resolve(run, found.runs)
+                channel.reading(False)
+                self._learn(channel, channel.resolve(run, found.runs), now)
                 self._ready[here] = None
 
         def unanswered(reason: Reason, now: Instant) -> None:
@@ -338,6 +371,10 @@ class Channels:
             unanswered,
             lambda now: self._fail(here),
         )
+
+    def _learn(self, channel: Channel, runs: Sequence[Run | Damage], now: Instant) -> None:
+        """What has no summary gets one as it is read."""
+        self._summaries.write(channel.outlook.learn(runs), now)
 
     def _gap(self, channel: Channel, until: int, reason: Reason | None, text: str) -> None:
         frame = channel.empty_frame(self._store)

@@ -28,6 +28,7 @@ from heliograph.stores.opening import Opening
 from heliograph.stores.plain import PlainTopics
 from heliograph.stores.retention import Retention
 from heliograph.stores.serving import Serving
+from heliograph.stores.summaries import Summaries
 from heliograph.stores.tail import Tail
 from heliograph.stores.vault_calls import VaultCalls
 from heliograph.vault import Run, VaultFailed, VaultOpened
@@ -75,7 +76,10 @@ class Store:
         self._vault = VaultCalls(self._outbox)
         self._tail = Tail()
         self._names = Names(config)
-        self._channels = Channels(self._tail, self._vault, self._timers, self._send, config.channels_max, guard)
+        self._summaries = Summaries(self._vault, self._timers, self._tail)
+        self._channels = Channels(
+            self._tail, self._summaries, self._vault, self._timers, self._send, config.channels_max, guard
+        )
         self._batches = Batches(config, self._vault, self._timers, self._tail, self._grown, self._wall)
         self._intake = Intake(
             self._vault,
@@ -232,6 +236,7 @@ class Store:
         self._intake.open(id)
         self._channels.use(id)
         self._serving.use(id)
+        self._summaries.start(now)
         self._retention.start(now)
         self._batches.start(now)
         self._outbox.note(StoreOpened(self._config.name, f"{id:016x}", self._tail.log.first, self._tail.log.next))
@@ -260,6 +265,7 @@ class Store:
 
     def _grown(self, runs: list[Run], now: Instant) -> None:
         self._tail.grow(runs)
+        self._summaries.grow(runs, now)
         self._channels.grown()
 
     def _wall(self, now: Instant) -> int:
