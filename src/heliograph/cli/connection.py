@@ -113,14 +113,14 @@ def with_connection(command: Callable[..., None]) -> Callable[..., None]:
     return with_options(command, "there", _connection)
 
 
-def with_options(command: Callable[..., None], name: str, build: Callable[..., Any]) -> Callable[..., None]:
-    """The command with the options that ``build`` takes in place of the parameter that it makes of them."""
+def with_options(command: Callable[..., None], name: str, make: Callable[..., Any]) -> Callable[..., None]:
+    """The command with the options that ``make`` takes in place of the parameter that it makes of them."""
     own = inspect.signature(command, eval_str=True)
-    options = inspect.signature(build, eval_str=True).parameters
+    options = inspect.signature(make, eval_str=True).parameters
 
     @wraps(command)
     def built(**given: Any) -> None:
-        made = build(**{option: given.pop(option) for option in options})
+        made = make(**{option: given.pop(option) for option in options})
         command(**{name: made}, **given)
 
     kept = [parameter for each, parameter in own.parameters.items() if each != name]
