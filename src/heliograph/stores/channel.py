@@ -22,6 +22,7 @@ from heliograph.stores.hearer import Hearer
 from heliograph.stores.names import NameKey, Span
 from heliograph.stores.outlook import Outlook
 from heliograph.stores.references import PartReference, reference_of, resolved
+from heliograph.stores.repeats import Thrown
 from heliograph.vault import Damage, Run
 from heliograph.wire.events import select
 from heliograph.wire.frames import LENGTH, SCAN
@@ -43,8 +44,6 @@ RUN_WORK = 64
 SUMMARY_WORK = 24
 PRICE_MIN = 8  # what a publication is taken to need at least, as new topics may follow known ones
 COPIED_PER_UNIT = 512  # bytes of publications that match
-THROWN_MIN = 1 << 16  # bytes that going back counts as, at least …
-THROWN_MAX = 8 << 20  # … and at most, however long what was read has nothing for the reader
 NS_PER_US = 1_000
 LONG_NS = 1 << 60  # 36 years: with a pace next to zero a reading waits no longer than that
 TIMES_APART_US = 1_000  # of two times of storing that are told apart
@@ -104,8 +103,7 @@ class Channel:
         self._topics: dict[bytes, bool] = {}
         self._judged = 0  # topics, for the last frame
         self.worked = 0  # in all
-        self._worked_for = 0  # what the reader has got
-        self._thrown = 0  # bytes that it did not get, or what it cost to find none
+        self.thrown = Thrown(COPIED_PER_UNIT)
         self._price = self._look_work + TOPIC_WORK  # the work that a publication is expected to need
         self._place: tuple[Run, int, int] | None = None  # in a run: the position reached, and its offset in bytes
         self._ahead: deque[Run | Damage] = deque()
@@ -126,7 +124,7 @@ class Channel:
         if at > self.at:
             self.at = min(at, self.sent_to)
             self.moved_at = now
-            self._worked_for = self.worked
+            self.thrown.got(self.worked)
         while self._under_way and self._under_way[0][0] <= self.at:
             _, count, size = self._under_way.popleft()
             self.under_way -= count
@@ -136,21 +134,8 @@ class Channel:
             self.moved_at = now
             self._go_back(at)
 
-    def take_thrown(self, *, is_closed: bool = False) -> int:
-        """What was thrown away since the last call, as bytes; if the reading is closed, also what is under way."""
-        if is_closed and not self.is_over:
-            self._throw()
-        thrown, self._thrown = self._thrown, 0
-        return thrown
-
-    def _throw(self) -> None:
-        if self.sent_to > self.at or self._ahead:
-            worked = (self.worked - self._worked_for) * COPIED_PER_UNIT
-            self._thrown += min(THROWN_MAX, max(THROWN_MIN, self.under_way_bytes, worked))
-        self._worked_for = self.worked
-
     def _go_back(self, position: int) -> None:
-        self._throw()
+        self.thrown.throw(self.under_way_bytes, self.worked)
         self.cursor = self.sent_to = self.at = position
         self._under_way.clear()
         self.under_way = self.under_way_bytes = 0

@@ -24,7 +24,7 @@ from heliograph.stores.channel import Channel
 from heliograph.stores.hearer import Hearer
 from heliograph.stores.names import NameKey, Span
 from heliograph.stores.references import PartReference
-from heliograph.stores.repeats import Repeats
+from heliograph.stores.repeats import ThrownAway
 from heliograph.stores.summaries import Summaries, end_of
 from heliograph.stores.tail import Tail
 from heliograph.stores.vault_calls import VaultCalls
@@ -73,7 +73,7 @@ class Channels:
         self.is_continued = False  # True: there is more to do at the next wake, which comes at once
         self._store = 0
         self._is_pressed = False
-        self._repeats = Repeats()
+        self.repeats = ThrownAway()
         self._now: Instant = 0  # of the last input that came to it
         self.delivered = 0  # frames
         self.gaps = 0  # positions that could not be read
@@ -160,9 +160,9 @@ class Channels:
             self._tell(inbox, 0 if hearer is None else hearer.as_of, notice)
             return
         channel.credit(at, window, again, now, hearer)
-        thrown = channel.take_thrown()
+        thrown = channel.thrown.take()
         if thrown:
-            self._repeats.add(here, channel.holder, thrown, now)
+            self.repeats.add(here, channel.holder, thrown, now)
         if here in self._caught_up and not channel.is_reading:
             frame = channel.empty_frame(self._store)
             if frame is not None:
@@ -200,9 +200,9 @@ class Channels:
 
     def _remove(self, here: ChannelKey) -> None:
         channel = self._channels.pop(here, None)
-        thrown = 0 if channel is None else channel.take_thrown(is_closed=True)
-        if channel is not None and thrown:
-            self._repeats.add(here, channel.holder, thrown, self._now)
+        if channel is not None and not channel.is_over and channel.sent_to > channel.at:
+            channel.thrown.throw(channel.under_way_bytes, channel.worked)
+            self.repeats.add(here, channel.holder, channel.thrown.take(), self._now)
         self._ready.pop(here, None)
         self._caught_up.pop(here, None)
         self._timers.cancel(("pace", here))
@@ -213,8 +213,8 @@ class Channels:
         for here, channel in list(self._channels.items()):
             if now - channel.heard_at > SILENT_NS:
                 self._remove(here)
-        self._repeats.sweep(now)
-        if self._channels or self._repeats:
+        self.repeats.sweep(now)
+        if self._channels or self.repeats:
             self._timers.set("tend channels", now + TEND_NS, self._tend)
 
     # -- reading ------------------------------------------------------------------------------------------------
@@ -271,7 +271,7 @@ class Channels:
         """A turn: send a frame, or examine what so much work gets. Returns True if there is more to do at once."""
         if channel.is_reading or channel.is_over or not channel.has_credit:
             return False
-        if self._repeats and (again_at := self._repeats.until(here, channel.holder)) > now:
+        if self.repeats and (again_at := self.repeats.until(here, channel.holder)) > now:
             self._timers.set(("pace", here), again_at, lambda at: self._ready.update({here: None}))
             return False
         self._pass_over(channel, work_max)
@@ -417,11 +417,6 @@ class Channels:
 
     def _tell(self, inbox: bytes, as_of: int, notice: Notice) -> None:
         self._send(stored(inbox, self._store, as_of, wire.encode(notice), flags=StoredFlag.NOTICE))
-
-    @property
-    def thrown_away(self) -> int:
-        """Bytes that readers asked for again, or did not wait for."""
-        return self._repeats.bytes
 
     def report(self) -> list[dict[str, object]]:
         """Each channel, as a row."""

@@ -3,8 +3,9 @@
 In:    deliveries of whole EVENT frames; answers of the vault.
 Out:   commits; acknowledgements to publishers; runs for readers.
 State: chains of publishers (bounded; the vault has the rest), publications gathered and those being committed.
-Not here: one publisher's order (chain.py), room for what waits (waiting.py), asking for what is missing (asking.py),
-          the content of a commit (gathering.py), readers (channels.py), batches (batches.py).
+Not here: one publisher's order (chain.py), room for what waits (waiting.py) and for publishers (places.py), asking for
+          what is missing (asking.py), the content of a commit (gathering.py), readers (channels.py), batches
+          (batches.py).
 
 Arriving publications are gathered while commits are in progress, so that a store under load writes few large runs.
 Nothing is acknowledged before ``done``, unless the settings say ``unsafe_ack``. When the vault falls behind, the store
@@ -24,10 +25,12 @@ from heliograph.broker.hot import frames_of
 from heliograph.errors import ProtocolError, Reason
 from heliograph.guard import Guard
 from heliograph.machine import Instant, Timers
+from heliograph.model.identity import ANONYMOUS
 from heliograph.stores.asking import Asking
 from heliograph.stores.chain import ASK_NS, Chain, Verdict
 from heliograph.stores.gathering import RUN_BYTES, CommitGroup, CommitTimes, Gathering
 from heliograph.stores.names import Holder
+from heliograph.stores.places import Places
 from heliograph.stores.staging import Staging
 from heliograph.stores.vault_calls import VaultCalls
 from heliograph.stores.waiting import EarlyShares
@@ -47,6 +50,7 @@ FLAGS = 5  # the offset of the flags in an EVENT
 DIRECTED, REPEAT = int(Flag.DIRECTED), int(Flag.REPEAT)
 LOOKED_AT = (DIRECTED | REPEAT) << 8  # flags, in the word of kind, flags and topic length
 ORIGINS = "o/"
+UNKNOWN: Holder = ("", "")  # of publishers that have not attached
 
 
 class QualityMark(msgspec.Struct, array_like=True, gc=False):
@@ -133,6 +137,7 @@ class Intake:
         self._id_text = ""
         self.state = "open"
         self._chains: dict[int, Chain] = {}
+        self._places = Places(self._chains)
         self._gathering = Gathering()
         self._under_way: deque[CommitGroup] = deque()
         self._under_way_bytes = 0
@@ -158,9 +163,10 @@ class Intake:
             if chain.inbox:
                 new = self._chains[origin] = Chain(chain.inbox)  # which keeps only the publisher's address
                 new.attach(chain.inbox, chain.entity, chain.source)
+                self._places.put(origin, new.holder)
                 self._read(origin, new)
             else:
-                del self._chains[origin]
+                self._forget(origin)
 
     def close(self, reason: Reason) -> None:
         """The vault is lost: nothing is accepted until it is open again."""
@@ -328,22 +334,27 @@ class Intake:
             undirected = b"%b%c%b" % (frame[:FLAGS], frame[FLAGS] & ~DIRECTED, frame[FLAGS + 1 :])
             self._gathering.add(undirected, log)
 
-    def _chain(self, origin: int) -> Chain | None:
+    def _chain(self, origin: int, holder: Holder = UNKNOWN) -> Chain | None:
         """The chain of a publisher; None if there is no room for it."""
         chain = self._chains.get(origin)
         if chain is not None or not self.id:
             return chain
-        if len(self._chains) >= CHAINS_MAX and not self._make_room():
-            return None
+        if len(self._chains) >= CHAINS_MAX:
+            leaves = self._places.who_leaves(holder)
+            if leaves is None:
+                return None
+            self._forget(leaves)
         chain = self._chains[origin] = Chain()
+        self._places.put(origin, holder)
         self._read(origin, chain)
         return chain
 
-    def _make_room(self) -> bool:
-        idle = [origin for origin, chain in self._chains.items() if chain.is_idle]
-        for origin in idle[:1_024]:
-            del self._chains[origin]
-        return bool(idle)
+    def _forget(self, origin: int) -> None:
+        """Forget a publisher, and what waits in its chain."""
+        chain = self._chains.pop(origin, None)
+        if chain is not None:
+            self._waiting.set(origin, chain.holder, 0)
+            self._places.remove(origin)
 
     def forget_publisher(self, origin: int) -> bool:
         """Forget a publisher whose vault entry is to be deleted. Returns False if something of it is being committed,
@@ -351,7 +362,7 @@ class Intake:
         chain = self._chains.get(origin)
         if chain is not None and not chain.is_idle:
             return False
-        self._chains.pop(origin, None)
+        self._forget(origin)
         return True
 
     def _read(self, origin: int, chain: Chain) -> None:
@@ -362,6 +373,7 @@ class Intake:
                 return
             unread = chain.read(dict(found.pairs).get(key))
             self._waiting.set(origin, chain.holder, 0)
+            self._places.put(origin, chain.holder)
             for sequence, previous, raw in unread:
                 quality = QualityMark(self._id_text, previous, "?" if raw[FLAGS] & DIRECTED else "")
                 self._take_reliable(origin, sequence, quality, raw, now)
@@ -370,8 +382,7 @@ class Intake:
 
         def unanswered(reason: Reason, now: Instant) -> None:
             if self._chains.get(origin) is chain:
-                self._waiting.set(origin, chain.holder, 0)
-                del self._chains[origin]
+                self._forget(origin)
             self._answer_attached()
 
         self._vault.read(ReadKeys(key), answered, unanswered)
@@ -380,10 +391,12 @@ class Intake:
 
     def attach(self, origin: int, inbox: str, entity: str, source: str, answer: Callable[[int], None]) -> bool:
         """A publisher attached. ``answer`` gets the number that we have, once everything accepted is durable."""
-        chain = self._chain(origin)
+        holder = entity, source if entity == ANONYMOUS.entity else ""
+        chain = self._chain(origin, holder)
         if chain is None:
             return False
         chain.attach(inbox, entity, source)
+        self._places.put(origin, holder)
         self._waiting.count(origin, chain)
         self._attaching.append((origin, answer))
         self._answer_attached()

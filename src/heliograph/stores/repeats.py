@@ -25,7 +25,36 @@ WAIT_NS_MAX = 10 * NS_PER_S  # no reading waits longer
 
 ReadingKey = tuple[bytes, int]  # a session's inbox, and the number of its channel
 
+THROWN_MIN = 1 << 16  # bytes that going back counts as, at least …
+THROWN_MAX = 8 << 20  # … and at most, however long what was read has nothing for the reader
+
 K = TypeVar("K")
+
+
+class Thrown:
+    """What one reading throws away."""
+
+    __slots__ = ("_bytes", "_bytes_per_work", "_worked")
+
+    def __init__(self, bytes_per_work: int) -> None:
+        self._bytes_per_work = bytes_per_work
+        self._worked = 0  # the work for what the reader has got, or that counts already
+        self._bytes = 0
+
+    def got(self, worked: int) -> None:
+        """The reader has got something."""
+        self._worked = worked
+
+    def throw(self, under_way: int, worked: int) -> None:
+        """What is under way, and the work for it, was for nothing."""
+        spent = (worked - self._worked) * self._bytes_per_work
+        self._bytes += min(THROWN_MAX, max(THROWN_MIN, under_way, spent))
+        self._worked = worked
+
+    def take(self) -> int:
+        """The bytes since the last call."""
+        taken, self._bytes = self._bytes, 0
+        return taken
 
 
 class Debts(Generic[K]):
@@ -55,7 +84,7 @@ class Debts(Generic[K]):
         return len(self._paid_at)
 
 
-class Repeats:
+class ThrownAway:
     """What all readings of a store threw away."""
 
     def __init__(self) -> None:

@@ -370,7 +370,7 @@ class Store:
             "failures": counts.failures,
             **self._intake.times.report(),
             "delivered": self._channels.delivered,
-            "thrown_away": self._channels.thrown_away,
+            "thrown_away": self._channels.repeats.bytes,
             "gaps": self._channels.gaps,
             "damaged": self._damaged,
             "trimmed": self._retention.trimmed,
