@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from heliograph.stores import intake
 from heliograph.stores.chain import Chain
 from heliograph.stores.intake import EARLY_BYTES_MAX
-from heliograph.stores.places import LOOKS_MAX, Places
+from heliograph.stores.places import LOOKS_MAX, PublisherPlaces
 from heliograph.stores.waiting import GIVE_WAY_MAX, EarlyShares
 from heliograph.wire import stores
 from heliograph.wire.frames import Flag, event
@@ -216,7 +216,7 @@ def test_whoever_comes_places_are_counted_and_the_largest_holder_leaves_first(
     steps: list[tuple[int, int, str]],
 ) -> None:
     chains: dict[int, Chain] = {}
-    places, whose = Places(chains), dict[int, tuple[str, str]]()
+    places, whose = PublisherPlaces(chains), dict[int, tuple[str, str]]()
     for origin, number, what in steps:
         holder = (f"e{number}", "")
         if what == "put":

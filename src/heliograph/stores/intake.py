@@ -30,7 +30,7 @@ from heliograph.stores.asking import Asking
 from heliograph.stores.chain import ASK_NS, Chain, Verdict
 from heliograph.stores.gathering import RUN_BYTES, CommitGroup, CommitTimes, Gathering
 from heliograph.stores.names import Holder
-from heliograph.stores.places import Places
+from heliograph.stores.places import PublisherPlaces
 from heliograph.stores.staging import Staging
 from heliograph.stores.vault_calls import VaultCalls
 from heliograph.stores.waiting import EarlyShares
@@ -137,7 +137,7 @@ class Intake:
         self._id_text = ""
         self.state = "open"
         self._chains: dict[int, Chain] = {}
-        self._places = Places(self._chains)
+        self._places = PublisherPlaces(self._chains)
         self._gathering = Gathering()
         self._under_way: deque[CommitGroup] = deque()
         self._under_way_bytes = 0

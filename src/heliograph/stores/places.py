@@ -22,7 +22,7 @@ from heliograph.stores.waiting import Sizes
 LOOKS_MAX = 16  # at publishers of one holder, for one newcomer
 
 
-class Places:
+class PublisherPlaces:
     """The publishers that have a place."""
 
     def __init__(self, chains: Mapping[int, Chain]) -> None:
