@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import msgspec
@@ -46,6 +47,27 @@ def test_the_readers_own_broker_takes_out_what_the_reader_may_not_hear() -> None
     assert sequences(stage.notebook, "trusted", writer.origin) == list(range(1, 41))
     assert sequences(stage.notebook, "other", writer.origin) == list(range(1, 41, 2))
     assert stage.notebook.gaps == []
+
+
+def test_a_reader_that_wants_the_whole_of_a_filter_gets_nothing_if_some_is_withheld() -> None:
+    ledge = Ledge()
+    ledge.deliver(*(event(topic, b"", 7, number) for number, topic in enumerate([b"a/1", b"a/2", b"b/1"], 1)))
+    ledge.settle()
+    some = Hearing(7, "token", True, [("b/#", False)])
+
+    def read(channel: int, pattern: str, whole: bool) -> tuple[int, list[tuple[int, str]]]:
+        """Positions of publications that came, and what was said of the reading."""
+        ledge.frames.clear()
+        opening = stores.OpenChannel(f"{ledge.id:016x}", channel, filter=pattern, end=3, whole=whole)
+        ledge.ask(opening, entity="bob", hears=some)
+        ledge.settle()
+        notices = [json.loads(frame.payload) for frame in ledge.frames if frame.flags & stores.StoredFlag.NOTICE]
+        came = sum(len(stores.span_of(frame)[3]) for frame in ledge.frames if not frame.flags)
+        return came, [(notice.get("code", 0), notice.get("text", "")) for notice in notices]
+
+    assert read(1, "#", False) == (2, [(0, "")])
+    assert read(2, "a/#", True) == (2, [(0, "")])
+    assert read(3, "#", True) == (0, [(Reason.SUBSCRIBE_DENIED, "some publications of # are withheld from bob")])
 
 
 CREATED = "Topics/6a4e2f6e-8a3c-4a53-9d0a-0d7d6c1b2a3f/news"

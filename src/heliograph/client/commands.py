@@ -138,6 +138,7 @@ class ReadStores:
     bytes_max: int = 64 << 20  # of the same
     raw: bool = False
     times: bool = False  # StoredRuns tell when their publications were stored
+    whole: bool = False  # fail, rather than leave out what the reader may not hear
     manual: bool = False  # the program acknowledges what it is done with
     secret: bytes = field(default=b"", repr=False)  # of a client without credentials: proves that the name is its own
 

@@ -161,6 +161,7 @@ class StoreFace:
         pace: float = 0.0,
         raw: bool = False,
         times: bool = False,
+        whole: bool = False,
         window: int = RUN_WINDOW,
         inbox_bytes_max: int = 64 << 20,
     ) -> Subscribing:
@@ -171,6 +172,8 @@ class StoreFace:
         ``end`` (by store), or with what was stored ``until`` a time; with ``follow`` it continues with what is stored
         later. ``pace`` is 0 for full speed, 1 for the speed at which publications were stored, 2 for twice that.
         ``store``, a name or id, reads only this one.
+
+        With ``whole`` it fails if something that it should have is withheld; otherwise that is left out.
 
         With ``raw`` each item is a StoredRun: many publications as bytes, with their positions. ``runs`` iterates over
         them.
@@ -193,6 +196,7 @@ class StoreFace:
                 bytes_max=inbox_bytes_max,
                 raw=raw,
                 times=times,
+                whole=whole,
             )
             return await self._subscriptions.subscribe(command, None)
 

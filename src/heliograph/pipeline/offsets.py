@@ -56,20 +56,47 @@ class LogRange(InputPartition):
 
 
 def list_logs(client: BlockingClient, options: SourceOptions) -> list[StoreLog]:
-    """The logs of the stores that serve the requested topics. RefusedError if there is none."""
+    """The logs of the stores that serve the requested topics. RefusedError if none is there, or a named one is not."""
     addresses = {store.id: store.address for store in client.stores()}
     found: dict[str, StoreLog] = {}
     for pattern in options.filters:
         for log in client.logs(pattern):
-            if log.log == "main" and options.store in ("", log.store, log.name):
+            if log.log == "main" and _is_wanted(options, log.store, log.name):
                 filters = (*found[log.store].filters, pattern) if log.store in found else (pattern,)
                 address = addresses.get(log.store, "")
                 found[log.store] = StoreLog(log.store, address, log.first, log.next, filters, log.name)
-    if not found:
-        asked = f"no store {options.store!r} serves" if options.store else "no store serves"
+    there = {name for log in found.values() for name in (log.store, log.name)}
+    absent = [store for store in options.stores if store not in there]
+    if absent or not found:
+        asked = f"no store {absent[0]!r} serves" if absent else "no store serves"
         text = f"{asked} {', '.join(options.filters)}: `heliograph store run` starts one"
         raise RefusedError(Reason.STORE_MISSING, text)
     return sorted(found.values(), key=lambda log: log.store)
+
+
+def away(client: BlockingClient, options: SourceOptions) -> list[str]:
+    """The names of stores that served some of the requested topics within the last hour, and are not there now."""
+    found = {
+        store.id: store.name
+        for pattern in options.filters
+        for store in client.stores(pattern, away=True)
+        if _is_wanted(options, store.id, store.name)
+    }
+    return [found[store] or store for store in sorted(found)]
+
+
+def check_none_away(client: BlockingClient, options: SourceOptions) -> None:
+    """DataLossError if a store is away that this query would have read, unless that is allowed."""
+    absent = away(client, options) if options.fail_on_loss else []
+    if absent:
+        raise DataLossError(
+            f"store {absent[0]} is away, so that its rows would be missing: start it again, or set failOnDataLoss to "
+            f"false to go on without it; `heliograph store forget {absent[0]}` says that it will not come back"
+        )
+
+
+def _is_wanted(options: SourceOptions, store: str, name: str) -> bool:
+    return not options.stores or store in options.stores or name in options.stores
 
 
 def missing(logs: Iterable[StoreLog], needed: Iterable[str]) -> list[str]:
@@ -168,10 +195,10 @@ def plan(
                 LogRange(log.store, log.address, low, high, since_ms, until_ms, log.filters)
                 for low, high in pairwise(cuts)
             ]
-    away = missing(logs, unread(start, end))
-    if away and options.fail_on_loss:
+    absent = missing(logs, unread(start, end))
+    if absent and options.fail_on_loss:
         raise DataLossError(
-            f"store {away[0]}, of which this query has not read everything, is away: start it again, or set "
+            f"store {absent[0]}, of which this query has not read everything, is away: start it again, or set "
             "failOnDataLoss to false to go on without it"
         )
     return ranges

@@ -20,6 +20,7 @@ from heliograph.matching.languages.patterns import pattern as check_pattern
 from heliograph.model.topics import filter_fault
 from heliograph.pipeline.option_names import BATCH, STREAM, TABLE, check_names, written
 from heliograph.pipeline.patience import PATIENCE_S
+from heliograph.pipeline.payloads.formats import PayloadSchema
 from heliograph.pipeline.rows import COLUMNS, parse_attributes, schema_of
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class SourceOptions:
 
     filters: tuple[str, ...] = ("#",)
     pattern: str = ""
+    excepted: tuple[str, ...] = ()  # filters, whose publications are left out
     starting: str | Offsets = EARLIEST
     ending: str | Offsets = LATEST
     since_ms: int | None = None
@@ -65,7 +67,8 @@ class SourceOptions:
     bytes_max: int | None = None  # per micro-batch
     partitions_min: int = 1
     fail_on_loss: bool = True
-    store: str = ""
+    fail_on_withheld: bool = False
+    stores: tuple[str, ...] = ()  # by name or id; empty: all
     where: str = ""
     language: str = ""
     columns: tuple[str, ...] = ()
@@ -74,6 +77,7 @@ class SourceOptions:
     secret_file: str = ""  # with a reader or publisher, and without credentials: the secret of its name
     patience_s: int = PATIENCE_S  # with a store or broker that is away
     connection: Mapping[str, str] = field(default_factory=dict)
+    payload: PayloadSchema | None = None  # with what payloads are decoded; it is found later than the rest
 
     @property
     def schema(self) -> pa.Schema:
@@ -99,8 +103,9 @@ def read_options(given: Mapping[str, str], streaming: bool, use: str = "") -> So
     """Check all options; errors are reported in one line. ``use``, if it is not reading: see option_names.py."""
     words = {name.lower(): value for name, value in given.items()}
     check_names(words, use or (STREAM if streaming else BATCH))
-    filters = tuple(filter(None, (each.strip() for each in words.get("subscribe", "#").split(","))))
-    for each in filters:
+    filters, excepted, stores = (_listed(words, name) for name in ("subscribe", "except", "store"))
+    filters = filters if "subscribe" in words else ("#",)
+    for each in (*filters, *excepted):
         fault = filter_fault(each.encode())
         if fault is not None:
             raise UsageError(f"subscribe: {each!r}: {fault}")
@@ -116,6 +121,7 @@ def read_options(given: Mapping[str, str], streaming: bool, use: str = "") -> So
     patience_s = read_number(words, "patience")
     read = SourceOptions(
         filters=filters,
+        excepted=excepted,
         pattern=pattern,
         starting=_offsets(words, "startingoffsets", LATEST if streaming else EARLIEST),
         ending=_offsets(words, "endingoffsets", LATEST),
@@ -129,7 +135,8 @@ def read_options(given: Mapping[str, str], streaming: bool, use: str = "") -> So
         bytes_max=read_number(words, "maxbytespertrigger", least=1),
         partitions_min=read_number(words, "minpartitions", least=1) or 1,
         fail_on_loss=_flag(words, "failondataloss", True),
-        store=words.get("store", ""),
+        fail_on_withheld=_flag(words, "failonwithheld", False),
+        stores=stores,
         where=where,
         language=language,
         columns=columns,
@@ -182,6 +189,10 @@ def _check_sense(read: SourceOptions, streaming: bool, words: Mapping[str, str])
 
 def _has(at: str | Offsets, word: str, number: int) -> bool:
     return at == word if isinstance(at, str) else any(number in logs.values() for logs in at.values())
+
+
+def _listed(words: Mapping[str, str], name: str) -> tuple[str, ...]:
+    return tuple(filter(None, (each.strip() for each in words.get(name, "").split(","))))
 
 
 def _flag(words: Mapping[str, str], name: str, default: bool) -> bool:

@@ -8,16 +8,17 @@ Not here: which ranges there are (offsets.py), frames to columns (rows.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 
 from heliograph.client.config import SECURE
 from heliograph.model.topics import matches
-from heliograph.pipeline.offsets import LogRange, complete, list_logs
+from heliograph.pipeline.offsets import DataLossError, LogRange, complete, list_logs
 from heliograph.pipeline.options import SourceOptions
 from heliograph.pipeline.patience import patiently
+from heliograph.pipeline.payloads.decoding import with_payloads
 from heliograph.pipeline.rows import UNKNOWN, matching, parse_attributes, to_batch
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def read_range(options: SourceOptions, part: LogRange) -> Iterator[pa.RecordBatc
         patiently(lambda: complete(list_logs(client, options), [part.store]), options.patience_s)
         filters = part.filters or options.filters  # the store would refuse others
         for number, pattern in enumerate(filters):
-            runs = client.runs(
+            reading = client.replay(
                 pattern,
                 where=options.where,
                 language=options.language,
@@ -43,11 +44,20 @@ def read_range(options: SourceOptions, part: LogRange) -> Iterator[pa.RecordBatc
                 since=None if part.since_ms is None else part.since_ms / 1_000,
                 until=None if part.until_ms is None else part.until_ms / 1_000,
                 times="stored" in options.columns,
+                whole=options.fail_on_withheld,
+                raw=True,
             )
-            for data, positions, taken in _joined(runs):
-                batch = to_batch(part.store, data, positions, _read_columns(options), attributes, taken=taken)
-                batch = _once(batch, filters[:number], options.pattern)
-                yield batch if len(batch.schema) == len(options.schema) else batch.select(options.schema.names)
+            with reading as runs:
+                for data, positions, taken in _joined(cast("Iterable[StoredRun]", runs)):
+                    batch = to_batch(part.store, data, positions, _read_columns(options), attributes, taken=taken)
+                    batch = _once(batch, (*options.excepted, *filters[:number]), options.pattern)
+                    batch = batch if len(batch.schema) == len(options.schema) else batch.select(options.schema.names)
+                    yield from with_payloads(batch, options.payload)
+                if runs.lost and options.fail_on_loss:
+                    raise DataLossError(
+                        f"store {part.store} cannot read {runs.lost} of the positions {part.start} to {part.end - 1}: "
+                        "they are damaged, or no longer kept; set failOnDataLoss to false to go on without them"
+                    )
 
 
 def addresses(address: str, options: SourceOptions) -> list[str]:
@@ -59,11 +69,11 @@ def addresses(address: str, options: SourceOptions) -> list[str]:
 
 
 def _read_columns(options: SourceOptions) -> list[str]:
-    needed = ["topic"] if options.pattern or len(options.filters) > 1 else []
+    needed = ["topic"] if options.pattern or options.excepted or len(options.filters) > 1 else []
     return [*options.columns, *(name for name in needed if name not in options.columns)]
 
 
-def _joined(runs: Iterator[StoredRun]) -> Iterator[tuple[list[bytes], list[Sequence[int]], list[tuple[int, int]]]]:
+def _joined(runs: Iterable[StoredRun]) -> Iterator[tuple[list[bytes], list[Sequence[int]], list[tuple[int, int]]]]:
     """Runs merged, so that small ones cost little: their frames, positions, and times of storing."""
     parts: list[bytes] = []
     positions: list[Sequence[int]] = []

@@ -78,7 +78,7 @@ def sink_options(given: Mapping[str, str], schema: StructType, *, streaming: boo
     source = read_options(given, streaming, STREAM_SINK if streaming else BATCH_SINK)
     key_header = words.get("keyheader", "")
     check_columns(schema, words.get("topic", ""), key_header)
-    if not source.store:
+    if len(source.stores) != 1:
         raise UsageError("the sink needs the option store: the name or id of the store that is to keep the rows")
     publisher, number = words.get("publisher", ""), read_number(words, "batch")
     if streaming and not publisher:
@@ -89,7 +89,7 @@ def sink_options(given: Mapping[str, str], schema: StructType, *, streaming: boo
     if not streaming and number is None:
         number = 0 if once else time.time_ns() // 1_000
     name = publisher or f"spark-{token_hex(8)}"
-    return SinkOptions(source, source.store, name, words.get("topic", ""), number, once, key_header)
+    return SinkOptions(source, source.stores[0], name, words.get("topic", ""), number, once, key_header)
 
 
 class StreamSink(DataSourceStreamArrowWriter):

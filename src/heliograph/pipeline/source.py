@@ -30,10 +30,13 @@ from pyspark.sql.streaming.datasource import (
 from heliograph.errors import Reason, RefusedError, UsageError
 from heliograph.live.name_secret import secret_in
 from heliograph.pipeline import table_options
+from heliograph.pipeline.decode_option import check_stream, found_payload, kept_payload, wanted_payload, with_payload
 from heliograph.pipeline.offsets import (
+    DataLossError,
     LogRange,
     StoreLog,
     behind,
+    check_none_away,
     check_stores,
     complete,
     limited,
@@ -69,21 +72,25 @@ class HeliographSource(DataSource):
 
     def schema(self) -> StructType:
         """The requested columns."""
-        return table_options.carrying(_columns(table_options.own(self.options)), self.options)
+        given = table_options.own(self.options)
+        return table_options.carrying(with_payload(_columns(given), found_payload(given)), self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """For a batch."""
-        options = read_options(self._given(schema), False)
+        options = self._read(schema, False)
         return PushingReader(options) if is_offered() else RangeReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 Spark's name
         """For a stream."""
-        return LogStreamReader(read_options(self._given(schema), True))
+        return LogStreamReader(self._read(schema, True))
 
-    def _given(self, columns: StructType) -> dict[str, str]:
+    def _read(self, columns: StructType, streaming: bool) -> SourceOptions:
         given = table_options.of_query(self.options, columns)
-        table_options.check_columns(columns, _columns(given))
-        return given
+        if streaming:
+            check_stream(wanted_payload(given))
+        payload = kept_payload(columns, given)
+        table_options.check_columns(columns, with_payload(_columns(given), payload))
+        return replace(read_options(given, streaming), payload=payload)
 
     def writer(self, schema: StructType, overwrite: bool) -> Any:
         """For a batch."""
@@ -116,6 +123,7 @@ class RangeReader(DataSourceReader):
         """Ranges of positions, for tasks."""
         options = self._options
         with options.connect() as client:
+            check_none_away(client, options)
             return self.plan(list_logs(client, options), pieces_by(client))
 
     def plan(self, logs: Sequence[StoreLog], pieces: Pieces | None = None) -> list[InputPartition]:
@@ -178,16 +186,20 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 Spark's name
         """Where a new query begins. From then on, retention waits for its reader."""
-        logs = self._logs()
-        check_stores(self._options.since_ms_of, logs)
-        begin = resolve(self._options.starting, logs)
+        found = self._logs()
+        check_stores(self._options.since_ms_of, found)
+        check_none_away(self._connected(), self._options)
+        begin = resolve(self._options.starting, found)
         for store, at in begin.items():
             self._release(store, at[LOG])
         return begin
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 Spark's name
         """The end of the next micro-batch."""
-        known = {log.store: {LOG: log.next} for log in self._logs()} if self._last is None else self._last
+        known = self._last
+        if known is None or not set(start) <= set(known):
+            known = self._known(start)
+            self._last = self._last and known
         count = behind(start, known)
         if isinstance(limit, ReadMinRows) and self._last is None and not self._is_due(count, limit.min_rows):
             return start
@@ -219,7 +231,19 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 Spark's name
         """Read everything present now, and no more."""
-        self._last = {log.store: {LOG: log.next} for log in self._logs()}
+        self._last = self._known()
+
+    def _known(self, started: Collection[str] = ()) -> Offsets:
+        """Where the logs end, also of all stores of which this query has read something."""
+        logs = self._logs(started)
+        absent = missing(logs, started)
+        if absent and self._options.fail_on_loss:
+            names = {store.id: store.name for store in self._connected().stores(away=True)}
+            raise DataLossError(
+                f"store {names.get(absent[0]) or absent[0]}, which this query has read, is away: start it again, or "
+                "set failOnDataLoss to false to go on without it"
+            )
+        return {log.store: {LOG: log.next} for log in logs}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Ranges of positions, for tasks. Stores that these offsets name get time to come back."""

@@ -68,6 +68,7 @@ class Channel:
         hearer: Hearer,
         with_times: bool = False,
         opened: tuple[str, int] = ("", 0),
+        whole: bool = False,
     ) -> None:
         self.inbox = inbox
         self.number = number
@@ -87,6 +88,7 @@ class Channel:
         self.began_at: Instant | None = None  # with a pace: when the first was sent …
         self.base_ns = 0  # … and when it was stored
         self.due_at: Instant | None = None  # with a pace: when the next run is due
+        self.pattern = pattern
         self._filter = pattern.encode()
         self.outlook = Outlook(self._filter)
         self._hearer = hearer
@@ -95,6 +97,8 @@ class Channel:
         self._done = [*done]  # positions acknowledged out of order
         self._with_times = with_times
         self._taken: list[tuple[int, int]] = []  # positions and times of storing in the last frame
+        self._whole = whole
+        self.withholds = False  # something that was asked for, if nothing may be left out
         self._topics: dict[bytes, bool] = {}
         self._judged = 0  # topics, for the last frame
         self.worked = 0  # in all
@@ -384,7 +388,9 @@ class Channel:
             if len(self._topics) >= TOPICS_MAX:
                 self._topics.clear()
             self._judged += 1
-            wanted = self._topics[topic] = matches(self._filter, topic) and self._hearer.may_hear(topic)
+            is_asked = matches(self._filter, topic)
+            wanted = self._topics[topic] = is_asked and self._hearer.may_hear(topic)
+            self.withholds |= self._whole and is_asked and not wanted
         return wanted
 
     def _wants(self, data: bytes, start: int, end: int, topic: bytes, position: int) -> bool:

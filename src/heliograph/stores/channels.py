@@ -138,6 +138,7 @@ class Channels:
             hearer,
             asked.times,
             opened,
+            asked.whole,
         )
         if key is not None:
             self._by_name[key] = here
@@ -275,6 +276,11 @@ class Channels:
             self._timers.set(("pace", here), channel.due_at, lambda at: self._ready.update({here: None}))
             return False
         frame = channel.next_frame(self._store, now, work_max)
+        if channel.withholds:
+            who, _ = channel.holder
+            text = f"some publications of {channel.pattern[:256]} are withheld from {who}"
+            self.close(here, Reason.SUBSCRIBE_DENIED, text)
+            return False
         if frame is not None:
             self.delivered += 1
             if channel.taken:

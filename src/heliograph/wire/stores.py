@@ -176,6 +176,7 @@ class OpenChannel(Body, frozen=True, tag="open", tag_field="do"):
     pace: Annotated[float, msgspec.Meta(ge=0, le=1_000_000)] = 0.0  # 0: full speed; 1: original speed; 2: twice that
     window: Window = 1_000
     times: bool = False  # also tell when publications were stored
+    whole: bool = False  # refuse, rather than leave out what the reader may not hear
     proof: Proof = ""  # of a client without credentials: that the name is its own …
     owner: Proof = ""  # … and with which other names it is listed
 

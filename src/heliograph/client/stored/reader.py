@@ -118,6 +118,7 @@ def open_channel(reader: StoreReader, reading: LogReading) -> OpenChannel:
         pace=command.pace,
         window=max(1, reader.window_for(reading)),
         times=command.times,
+        whole=command.whole,
         proof=reader.proof(store),
         owner=proof_of(command.secret, store) if command.name else "",
     )
