@@ -112,6 +112,7 @@ def test_wrong_clocks_and_empty_payloads_are_rows_like_others(spark: SparkSessio
     hop = ("System/Brokers/b/hops", {"time_us": 2**63 - 1, "published_us": -(2**62), "way": []})
     assert archive.add(odd, tables, "q", 0) == {"events": 3}
     assert archive.add(rows(spark, hop), tables, "q", 1) == {"hops": 1}
+    assert len([*(tmp_path / "events" / "data").iterdir()]) == 1, "a batch without events leaves nothing there"
     found = tables.read(spark, "events").selectExpr("string(date) as day", "length").orderBy("offset").collect()
     assert [tuple(row) for row in found] == [("1970-01-01", None), ("1970-01-01", 1), ("9999-12-31", 1)]
     assert DeltaTable(tables.path("events")).count() == 3
@@ -273,4 +274,5 @@ def test_a_stream_goes_on_where_it_stopped(spark: SparkSession, tmp_path: Path) 
         query = archive.start(spark.readStream.schema(SCHEMA).parquet(source), root, say=said.append)
         query.awaitTermination()
         assert said == [f"batch {number}: events +1"]
+        assert sum(each.numInputRows for each in query.recentProgress) == 1, "rows are read once"
     assert LakeTables(root).read(spark, "events").count() == 2
