@@ -55,9 +55,7 @@ class Rights:
         self._tell = tell
         self._links: dict[LinkId, dict[bytes, Right]] = {}
         self._count = 0
-        self._parked: dict[
-            Session, tuple[Instant, dict[bytes, Right]]
-        ] = {}  # of sessions whose link broke, oldest first
+        self._parked: dict[Session, tuple[Instant, dict[bytes, Right]]] = {}  # oldest first
         self._parked_count = 0
         self._resting: dict[str, dict[tuple[LinkId | Session, bytes], None]] = {}  # grant or serial -> rights
 
