@@ -167,9 +167,10 @@ class ResourceCore:
         return self.hosting.matching(condition, at), HostRead(self.hosting.me[1], self.hosting.number, at)
 
     def _arrived(self, key: Key) -> Reads:
-        """The hosts whose answers to a request of our own client are here."""
+        """The hosts whose answers to a request of our own client are all here, while others may be awaited."""
         known = self.forwarding.known.get(key)
-        return {} if known is None else known.arrived
+        arrivals = () if known is None else known.arrivals.values()
+        return {host: read for each in arrivals for host, read in each.hosts.items() if host not in each.direct}
 
     def _own_changed(self, came: list[AdvertisedResource], went: list[AdvertisedResource]) -> None:
         """Our resources changed. That ends sharing here, also if others are not told because another one covers it."""

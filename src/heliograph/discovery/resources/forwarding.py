@@ -145,12 +145,6 @@ class KnownRequest(msgspec.Struct, eq=False):
         return any(not arrival.over for arrival in self.arrivals.values())
 
     @property
-    def arrived(self) -> Reads:
-        """The hosts whose answers to our own client's request are all here, while others may be awaited."""
-        arrivals = self.arrivals.values()
-        return {host: read for each in arrivals for host, read in each.hosts.items() if host not in each.direct}
-
-    @property
     def reads(self) -> Reads:
         """The hosts that have answered it, as far as this broker knows."""
         if self.is_complete:
