@@ -116,6 +116,7 @@ def test_wrong_clocks_and_empty_payloads_are_rows_like_others(spark: SparkSessio
     ]
     assert archive.add(odd, tables, "q", 0) == {"events": 3}
     assert archive.add(rows(spark, *hops), tables, "q", 1) == {"hops": 4}
+    assert len([*(tmp_path / "events" / "data").iterdir()]) == 1, "a batch without events leaves nothing there"
     passed = (
         tables.read(spark, "hops").selectExpr("time", "year(published) as year", "delay_ms").orderBy("offset").collect()
     )
@@ -284,4 +285,5 @@ def test_a_stream_goes_on_where_it_stopped(spark: SparkSession, tmp_path: Path) 
         query = archive.start(spark.readStream.schema(SCHEMA).parquet(source), root, say=said.append)
         query.awaitTermination()
         assert said == [f"batch {number}: events +1"]
+        assert sum(each.numInputRows for each in query.recentProgress) == 1, "rows are read once"
     assert LakeTables(root).read(spark, "events").count() == 2
