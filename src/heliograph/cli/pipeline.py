@@ -93,18 +93,50 @@ def _archive(
     filter: Annotated[
         str, typer.Option("--filter", help="Which topics. By default all; for administrators System/#, too.")
     ] = "",
-    store: Annotated[str, typer.Option("--store", help="Only this store, by name or id.")] = "",
+    store: Annotated[
+        str, typer.Option("--store", help="Only these stores, by name or id, with commas between. Each must be there.")
+    ] = "",
+    since: Annotated[
+        str, typer.Option("--since", metavar="TIME", help="The first run: only what was stored from this UTC time on.")
+    ] = "",
+    backfill: Annotated[
+        bool, typer.Option("--backfill", help="Bring the history that filters lack which were given later.")
+    ] = False,
+    rows_per_batch: Annotated[
+        int | None, typer.Option("--rows-per-batch", metavar="ROWS", help="The most positions of a batch.", min=1)
+    ] = None,
+    bytes_per_batch: Annotated[
+        str, typer.Option("--bytes-per-batch", metavar="BYTES", help="The most bytes of a batch, such as 64M.")
+    ] = "1G",
+    checkpoint: Annotated[
+        str, typer.Option("--checkpoint", metavar="FOLDER", help="Where it notes what is done. Default: _checkpoint.")
+    ] = "",
+    reader: Annotated[
+        str, typer.Option("--reader", metavar="NAME", help="Of its durable subscription. Default: one of its own.")
+    ] = "",
+    no_reader: Annotated[bool, typer.Option("--no-reader", help="Let retention remove what is not archived.")] = False,
+    skip_lost: Annotated[
+        bool, typer.Option("--skip-lost", help="Go on without what is no longer kept, or its store is away.")
+    ] = False,
+    skip_withheld: Annotated[
+        bool, typer.Option("--skip-withheld", help="Go on without what this identity may not read.")
+    ] = False,
     follow: Annotated[bool, typer.Option("--follow", help="Go on until Ctrl-C.")] = False,
     every: Annotated[int, typer.Option("--every", metavar="SECONDS", help="With --follow: how often.", min=1)] = 10,
     master: Master = "",
     remote: Remote = "",
     as_json: AsJson = False,
 ) -> None:
-    from heliograph.pipeline import jobs
+    from heliograph.pipeline import archiving, jobs
+    from heliograph.pipeline import backfill as backfilling
+    from heliograph.pipeline.tables import LakeTables
 
     # The first run reads everything present; later ones continue from the checkpoint.
     options = source_options(there) | {"startingOffsets": "earliest"}
     options |= {"store": store} if store else {}
+    options |= {"maxBytesPerTrigger": str(archiving.bytes_of(bytes_per_batch))}
+    options |= {"maxOffsetsPerTrigger": str(rows_per_batch)} if rows_per_batch else {}
+    options |= {"failOnDataLoss": str(not skip_lost).lower(), "failOnWithheld": str(not skip_withheld).lower()}
     token = None if master or remote else c.local_admin_file(there)  # workers elsewhere do not have the file
     if token is not None:
         options |= {"entity": c.LOCAL_ADMIN, "tokenFile": str(token)}
@@ -112,8 +144,21 @@ def _archive(
     options["subscribe"] = filter or ("#,System/#" if may_read_all else "#")
     if not filter and not may_read_all:
         say("System/# is left out: what brokers say of themselves is for administrators")
-    with spark_for(master, remote) as spark:
-        found = jobs.keep(spark, tables, options, follow=follow, seconds=every, say=say)
+    with archiving.naming_options():
+        run = archiving.begin(
+            *(tables, options, say),
+            checkpoint=checkpoint,
+            since=since,
+            reader=reader,
+            holds=not no_reader,
+            backfills=backfill,
+        )
+        with spark_for(master, remote) as spark:
+            if backfill:
+                backfilling.run(spark, LakeTables(tables), run, archiving.bytes_of(bytes_per_batch), say)
+            found = jobs.keep(
+                *(spark, tables, run.options), follow=follow, seconds=every, say=say, checkpoint=run.checkpoint.place
+            )
     show(found if as_json else found["tables"], as_json)
 
 
@@ -135,7 +180,8 @@ app.command(
     name="archive",
     help="Put what stores keep into Delta tables.",
     epilog=examples(
-        "heliograph pipeline archive --tables archive", "heliograph pipeline archive --tables archive --follow"
+        "heliograph pipeline archive --tables archive",
+        "heliograph pipeline archive --tables archive --filter 'sensors/#,hosts/#' --since 2026-11-16 --follow",
     ),
 )(c.with_connection(_archive))
 

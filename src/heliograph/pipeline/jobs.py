@@ -26,11 +26,18 @@ WAIT_S = 1
 
 
 def keep(
-    spark: SparkSession, root: str, options: Mapping[str, str], *, follow: bool, seconds: int, say: archive.Progress
+    spark: SparkSession,
+    root: str,
+    options: Mapping[str, str],
+    *,
+    follow: bool,
+    seconds: int,
+    say: archive.Progress,
+    checkpoint: str = "",
 ) -> dict[str, Any]:
     """Archive what stores keep: everything present, or continuously until Ctrl-C."""
     stream = spark.readStream.format("heliograph").options(**options).load()
-    query = archive.start(stream, root, once=not follow, seconds=seconds, say=say)
+    query = archive.start(stream, root, once=not follow, seconds=seconds, checkpoint=checkpoint, say=say)
     try:
         while not query.awaitTermination(WAIT_S):
             pass
