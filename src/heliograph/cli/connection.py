@@ -108,22 +108,25 @@ def _connection(
     )
 
 
-_OPTIONS = inspect.signature(_connection, eval_str=True).parameters
-
-
 def with_connection(command: Callable[..., None]) -> Callable[..., None]:
     """The command with the options of a connection in place of its parameter ``there``."""
+    return with_options(command, "there", _connection)
+
+
+def with_options(command: Callable[..., None], name: str, make: Callable[..., Any]) -> Callable[..., None]:
+    """The command with the options that ``make`` takes in place of the parameter that it makes of them."""
     own = inspect.signature(command, eval_str=True)
+    options = inspect.signature(make, eval_str=True).parameters
 
     @wraps(command)
-    def reached(**given: Any) -> None:
-        there = _connection(**{name: given.pop(name) for name in _OPTIONS})
-        command(there=there, **given)
+    def built(**given: Any) -> None:
+        made = make(**{option: given.pop(option) for option in options})
+        command(**{name: made}, **given)
 
-    kept = [parameter for name, parameter in own.parameters.items() if name != "there"]
-    parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*kept, *_OPTIONS.values())]
-    reached.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
-    return reached
+    kept = [parameter for each, parameter in own.parameters.items() if each != name]
+    parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*kept, *options.values())]
+    built.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return built
 
 
 def shared_secret(file: Path | None) -> bytes | None:
