@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from heliograph.cli import connection as c
+from heliograph.cli.pipeline_decoded import NO_TABLES, DecodedOptions, with_tables
 from heliograph.cli.shape import FAILED, INTERRUPTED, examples, fail, group, say
 from heliograph.cli.spark_place import HERE, SparkPlace, with_spark
 from heliograph.cli.tables import show
@@ -121,6 +122,7 @@ def _archive(
     ] = False,
     follow: Annotated[bool, typer.Option("--follow", help="Go on until Ctrl-C.")] = False,
     every: Annotated[int, typer.Option("--every", metavar="SECONDS", help="With --follow: how often.", min=1)] = 10,
+    decoding: DecodedOptions = NO_TABLES,
     at: SparkPlace = HERE,
     as_json: AsJson = False,
 ) -> None:
@@ -151,10 +153,16 @@ def _archive(
             backfills=backfill,
         )
         with spark_for(at) as spark:
+            decoded = decoding.tables(tables, options, say)
             if backfill:
-                backfilling.run(spark, LakeTables(tables), run, archiving.bytes_of(bytes_per_batch), say)
+                backfilling.run(spark, LakeTables(tables), run, archiving.bytes_of(bytes_per_batch), say, decoded)
             found = jobs.keep(
-                *(spark, tables, run.options), follow=follow, seconds=every, say=say, checkpoint=run.checkpoint.place
+                *(spark, tables, run.options),
+                follow=follow,
+                seconds=every,
+                say=say,
+                decoded=decoded,
+                checkpoint=run.checkpoint.place,
             )
     show(found if as_json else found["tables"], as_json)
 
@@ -179,8 +187,9 @@ app.command(
     epilog=examples(
         "heliograph pipeline archive --tables archive",
         "heliograph pipeline archive --tables archive --filter 'sensors/#,hosts/#' --since 2026-11-16 --follow",
+        "heliograph pipeline archive --tables archive --table 'readings=sensors/#:json'",
     ),
-)(c.with_connection(with_spark(_archive)))
+)(c.with_connection(with_spark(with_tables(_archive))))
 
 
 @app.command(

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from heliograph.errors import UsageError
 from heliograph.pipeline import archive
 from heliograph.pipeline.archiving import Archiving
+from heliograph.pipeline.decoded_tables import DecodedTables
 from heliograph.pipeline.keeping import Backfill, Keeping, Piece, backfilled, lacks, options_of
 from heliograph.pipeline.offsets import StoreLog, list_logs, missing
 from heliograph.pipeline.options import LOG, Offsets, read_options
@@ -31,7 +32,14 @@ if TYPE_CHECKING:
 Say = Callable[[str], None]
 
 
-def run(spark: SparkSession, tables: LakeTables, begun: Archiving, piece_bytes: int, say: Say) -> None:
+def run(
+    spark: SparkSession,
+    tables: LakeTables,
+    begun: Archiving,
+    piece_bytes: int,
+    say: Say,
+    decoded: DecodedTables | None = None,
+) -> None:
     """Bring what is lacking, or what is left of a backfill that was begun."""
     keeping, options = begun.keeping, begun.options
     if keeping.backfill is None:
@@ -45,7 +53,7 @@ def run(spark: SparkSession, tables: LakeTables, begun: Archiving, piece_bytes: 
     query = f"{archive.query_id(begun.checkpoint.place)}/backfill-{todo.number}"
     for number, piece in enumerate(todo.pieces):
         reading = spark.read.format("heliograph").options(**_shared(options), **options_of(piece, keeping))
-        counts = archive.add(reading.load(), tables, query, number)
+        counts = archive.add(reading.load(), tables, query, number, decoded)
         if counts:
             told = ", ".join(f"{name} +{count:,}" for name, count in counts.items())
             say(f"backfill {number + 1} of {len(todo.pieces)}: {told}")
