@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +13,10 @@ import heliograph
 from heliograph.cli.main import command
 from heliograph.errors import HeliographError, UsageError
 from heliograph.pipeline import archive, archiving, session
-from heliograph.pipeline.archiving import bytes_of, moment_ms
+from heliograph.pipeline.archiving import bytes_of
 from heliograph.pipeline.keeping import Checkpoint, Span, prepared
 from heliograph.pipeline.options import LOG
-from heliograph.pipeline.tables import LakeTables
+from heliograph.pipeline.tables import LakeTables, moment
 from tests.live.processes import Process
 
 if TYPE_CHECKING:
@@ -61,12 +62,14 @@ def test_an_archive_remembers_its_reader_its_beginning_and_its_filters_over_time
 
 def test_sizes_and_times_are_read_as_people_write_them() -> None:
     assert [bytes_of(text) for text in ("7", "64M", "1g")] == [7, 64 << 20, 1 << 30]
-    assert moment_ms("2026-11-16") + 45_000_000 == moment_ms("2026-11-16T12:30") == moment_ms("2026-11-16T13:30+01:00")
+    noon = moment("2026-11-16T12:30")
+    assert moment("2026-11-16") + timedelta(hours=12.5) == noon == moment("2026-11-16T13:30+01:00")
+    assert moment("2026-11-16", is_end=True) == moment("2026-11-17")
     for text in ("", "0", "-1", "many"):
         with pytest.raises(UsageError):
             bytes_of(text)
     with pytest.raises(UsageError, match="not a day or a time"):
-        moment_ms("yesterday")
+        moment("yesterday")
 
 
 def test_errors_name_the_options_of_the_command() -> None:
@@ -95,7 +98,7 @@ def test_a_filter_that_may_not_be_read_is_refused_before_spark_starts(tmp_path: 
         again = archiving.begin(str(tmp_path / "tables"), options | {"subscribe": "#"}, print)
     assert begun.options == again.options
     assert begun.options["reader"] == begun.keeping.reader
-    assert begun.options["startingTimestamp"] == str(moment_ms("2026-11-16"))
+    assert begun.options["startingTimestamp"] == "1794787200000"
 
 
 SECRET = """

@@ -30,8 +30,12 @@ AsJson = Annotated[bool, typer.Option("--json", help="JSON, and nothing else.")]
 Folder = Annotated[
     str, typer.Option("--tables", envvar="HELIOGRAPH_TABLES", metavar="FOLDER", help="Where the tables are.")
 ]
-Since = Annotated[str, typer.Option("--since", metavar="DAY", help="Only from this day on, such as 2026-11-16.")]
-Until = Annotated[str, typer.Option("--until", metavar="DAY", help="Only up to this day.")]
+Since = Annotated[
+    str, typer.Option("--since", metavar="TIME", help="Only what was stored from this day or UTC time on: 2026-11-16.")
+]
+Until = Annotated[
+    str, typer.Option("--until", metavar="TIME", help="Only what was stored up to this day, or before this time.")
+]
 
 app = group("Archive and analyse what flowed, on Spark.")
 
@@ -213,6 +217,35 @@ def _compact(
 
 
 @app.command(
+    name="expire",
+    help="Remove what was stored long ago.",
+    epilog=examples("heliograph pipeline expire --tables archive --before 90d"),
+)
+def _expire(
+    tables: Folder,
+    before: Annotated[
+        str, typer.Option("--before", metavar="DAY", help="Such as 2026-11-16, or 90d: more than 90 whole days ago.")
+    ],
+    as_json: AsJson = False,
+) -> None:
+    from datetime import UTC, datetime, timedelta
+
+    from heliograph.pipeline import jobs
+    from heliograph.pipeline.plain import plain_errors
+    from heliograph.pipeline.tables import moment
+
+    if before[-1:] == "d" and before[:-1].isdigit():
+        day = (datetime.now(UTC) - timedelta(days=int(before[:-1]))).date()
+    else:
+        when = moment(before)
+        if when.time() != datetime.min.time():
+            raise UsageError(f"--before {before}: tables are divided into days, so give a day")
+        day = when.date()
+    with plain_errors():
+        show(jobs.expire(tables, day), as_json)
+
+
+@app.command(
     name="catalogue",
     help="List the tables and views of an archive, with their columns.",
     epilog=examples("heliograph pipeline catalogue --tables archive"),
@@ -239,16 +272,22 @@ def _sql(
     ] = None,
     as_csv: Annotated[bool, typer.Option("--csv", help="All rows as CSV, and nothing else.")] = False,
     parquet: Annotated[str, typer.Option("--parquet", metavar="FOLDER", help="Write all rows there.")] = "",
+    since: Since = "",
+    until: Until = "",
+    as_of: Annotated[
+        str, typer.Option("--as-of", metavar="VERSION|TIME", help="The tables as they were, such as 7 or 2026-11-16.")
+    ] = "",
     at: SparkPlace = HERE,
     as_json: Annotated[bool, typer.Option("--json", help="All rows as JSON, and nothing else.")] = False,
 ) -> None:
     from heliograph.pipeline import answers, jobs
-    from heliograph.pipeline.tables import absolute
+    from heliograph.pipeline.tables import absolute, moment
 
+    was = int(as_of) if as_of.isdigit() else moment(as_of) if as_of else None
     if as_csv + as_json + bool(parquet) + (limit is not None) > 1:
         raise UsageError("give one of --limit, --json, --csv and --parquet: the last three are always all rows")
     with spark_for(at) as spark:
-        found = jobs.ask(spark, tables, query)
+        found = jobs.ask(spark, tables, query, since, until, was)
         if parquet:
             found.write.parquet(absolute(parquet))
             say(f"wrote {parquet}")

@@ -12,7 +12,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from heliograph.errors import HeliographError, UsageError
 from heliograph.pipeline.archive import CHECKPOINT, query_id
@@ -20,7 +19,7 @@ from heliograph.pipeline.keeping import Checkpoint, Keeping, prepared
 from heliograph.pipeline.offsets import away, check_none_away, list_logs
 from heliograph.pipeline.options import SourceOptions, read_options
 from heliograph.pipeline.plain import PipelineError
-from heliograph.pipeline.tables import LakeTables
+from heliograph.pipeline.tables import LakeTables, moment
 
 Say = Callable[[str], None]
 BYTES_PER_BATCH = 1 << 30
@@ -62,7 +61,8 @@ def begin(
         query = query_id(place.place)
         return any(tables.has(name, f"{query}/{name}", batch) for name in tables.names())
 
-    keeping = prepared(place, read.filters, moment_ms(since) if since else None, reader, has_rows)
+    since_ms = int(moment(since).timestamp() * 1_000) if since else None
+    keeping = prepared(place, read.filters, since_ms, reader, has_rows)
     _check(read, say)
     if not backfills:
         _say_what_is_lacking(keeping, say)
@@ -91,15 +91,6 @@ def _say_what_is_lacking(keeping: Keeping, say: Say) -> None:
         say("a backfill was not finished: --backfill goes on with it")
     elif lacking:
         say(f"{lacking} has no history before this filter was given: --backfill brings what stores still keep of it")
-
-
-def moment_ms(text: str) -> int:
-    """A day or a time, such as 2026-11-16 or 2026-11-16T12:30, in UTC unless it says otherwise."""
-    try:
-        read = datetime.fromisoformat(text)
-    except ValueError:
-        raise UsageError(f"{text!r} is not a day or a time, such as 2026-11-16 or 2026-11-16T12:30") from None
-    return int((read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp() * 1_000)
 
 
 def bytes_of(text: str) -> int:
