@@ -262,8 +262,8 @@ class LakeTables:
         """
         table = self._opened(name)
         if "value_file" in {field.name for field in table.schema().fields}:
-            old = table.to_pyarrow_dataset(partitions=[("date", "<", f"{before:%Y-%m-%d}")])
-            large = old.to_table(columns=["value_file"], filter=pc.field("value_file").is_valid())
+            is_old = pc.field("date") < pc.scalar(before)
+            large = table.to_pyarrow_dataset().to_table(["value_file"], is_old & pc.field("value_file").is_valid())
             payloads = large.column("value_file").to_pylist()
         else:
             payloads = []
