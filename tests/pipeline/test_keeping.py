@@ -146,6 +146,12 @@ def test_an_archive_loses_no_history_and_passes_over_nothing_that_is_withheld(
                 "retention waits: Spark commits with the next batch"
             )
             assert "b/# has no history before" in run("--filter", "a/#,b/#")
+            publish("d/1")
+            words = ["pipeline", "status", "--tables", root, "--url", url, "--json"]
+            command()(words, standalone_mode=False)
+            told = json.loads(capsys.readouterr().out)
+            assert [(each["archived"], each["behind"], each["state"]) for each in told["stores"]] == [(4, 1, "open")]
+            assert [(each["table"], each["rows"]) for each in told["tables"]] == [("events", 2)]
             publish("b/3")
             assert topics() == ["a/1", "b/1"]
             added = archive.add
@@ -173,7 +179,7 @@ def test_an_archive_loses_no_history_and_passes_over_nothing_that_is_withheld(
             run("--skip-withheld")
             assert topics() == ["a/1", "b/1", "b/2", "b/3"], "the offset is behind c/1: its filter was not there"
             run("--skip-withheld", "--backfill")
-            assert topics() == ["a/1", "b/1", "b/2", "b/3", "c/1"]
+            assert topics() == ["a/1", "b/1", "b/2", "b/3", "c/1", "d/1"]
 
 
 def _committed(folder: Path) -> str:

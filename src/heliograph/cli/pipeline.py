@@ -196,6 +196,37 @@ app.command(
 )(c.with_connection(with_spark(with_tables(_archive))))
 
 
+def _status(
+    there: c.Connection,
+    tables: Folder,
+    checkpoint: Annotated[
+        str, typer.Option("--checkpoint", metavar="FOLDER", help="As of the archive. Default: _checkpoint.")
+    ] = "",
+    as_json: AsJson = False,
+) -> None:
+    from heliograph.pipeline import archiving, standing
+    from heliograph.pipeline.plain import plain_errors
+    from heliograph.pipeline.tables import LakeTables
+
+    with plain_errors():
+        found = {
+            "tables": standing.of_tables(LakeTables(tables)),
+            "stores": standing.of_stores(archiving.checkpoint_of(tables, checkpoint), source_options(there)),
+        }
+    if as_json:
+        show(found, True)
+        return
+    for name, rows in found.items():
+        _show_part(name, rows)
+
+
+app.command(
+    name="status",
+    help="Show how far an archive is, and how far behind its stores.",
+    epilog=examples("heliograph pipeline status --tables archive"),
+)(c.with_connection(_status))
+
+
 @app.command(
     name="compact",
     help="Put small files together, and remove old ones.",

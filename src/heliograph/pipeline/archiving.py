@@ -54,7 +54,7 @@ def begin(
 ) -> Archiving:
     """Check that everything can be read, and note what this run has. ``holds``: retention waits for its reader."""
     tables = LakeTables(root)
-    place = Checkpoint(checkpoint or f"{tables.root}/{CHECKPOINT}")
+    place = checkpoint_of(root, checkpoint)
     read = read_options(options, True)
 
     def has_rows(batch: int) -> bool:
@@ -71,6 +71,11 @@ def begin(
     if keeping.since_ms is not None:
         own["startingTimestamp"] = str(keeping.since_ms)
     return Archiving(place, keeping, own)
+
+
+def checkpoint_of(root: str, checkpoint: str = "") -> Checkpoint:
+    """The checkpoint of an archive; by default that below its tables."""
+    return Checkpoint(checkpoint or f"{LakeTables(root).root}/{CHECKPOINT}")
 
 
 def _check(read: SourceOptions, say: Say) -> None:
