@@ -45,7 +45,16 @@ def stores(dice: random.Random, known: Knowledge) -> list[dict[str, Any]]:
     opening = {"filter": dice.choice(["a/#", "#", "canary/#", "kept/+"]), "language": "topic", "where": ""}
     if dice.random() < 0.3:
         opening |= {"language": "predicates", "where": dice.choice(WHERE)}
-    span = {"position": 0, "since_us": 0, "end": 100, "until_us": 2**50, "pace": 0.0, "window": 10, "times": True}
+    span = {
+        "position": 0,
+        "since_us": 0,
+        "end": 100,
+        "until_us": 2**50,
+        "pace": 0.0,
+        "window": 10,
+        "times": True,
+        "whole": False,
+    }
     return [
         {"do": "find", "topic": "a/b", "filter": "a/#"},
         {"do": "attach", **to},
@@ -60,6 +69,8 @@ def stores(dice: random.Random, known: Knowledge) -> list[dict[str, Any]]:
         {"do": "logs", **to},
         {"do": "measure", **to, "start": dice.choice([0, 3, 10**6]), "end": 100, "bytes": 10, "most": 3},
         {"do": "names", **to, "owner": "ef" * 32, "after": "mallory/r1"},
+        {"do": "batches", **to, "after": "mallory/p1/00000000000000000000"},
+        {"do": "drop_batch", **to, "publisher": "p1", "batch": 1, "entity": "mallory"},
         {"do": "commit", **to, **proof, "publisher": "p1", "batch": 1, "parts": [["part-1", 1], ["part-2", 0]]}
         | dice.choice([{"query": "", "once": False}, {"query": "q1", "once": False}, {"query": "", "once": True}]),
     ]
