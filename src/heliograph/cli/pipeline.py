@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from heliograph.cli import connection as c
+from heliograph.cli.pipeline_decoded import NO_TABLES, DecodedOptions, with_tables
 from heliograph.cli.shape import FAILED, INTERRUPTED, examples, fail, group, say
 from heliograph.cli.spark_place import HERE, SparkPlace, with_spark
 from heliograph.cli.tables import show
@@ -94,6 +95,7 @@ def _archive(
     store: Annotated[str, typer.Option("--store", help="Only this store, by name or id.")] = "",
     follow: Annotated[bool, typer.Option("--follow", help="Go on until Ctrl-C.")] = False,
     every: Annotated[int, typer.Option("--every", metavar="SECONDS", help="With --follow: how often.", min=1)] = 10,
+    decoding: DecodedOptions = NO_TABLES,
     at: SparkPlace = HERE,
     as_json: AsJson = False,
 ) -> None:
@@ -110,7 +112,8 @@ def _archive(
     if not filter and not may_read_all:
         say("System/# is left out: what brokers say of themselves is for administrators")
     with spark_for(at) as spark:
-        found = jobs.keep(spark, tables, options, follow=follow, seconds=every, say=say)
+        decoded = decoding.tables(tables, options, say)
+        found = jobs.keep(spark, tables, options, follow=follow, seconds=every, say=say, decoded=decoded)
     show(found if as_json else found["tables"], as_json)
 
 
@@ -132,9 +135,11 @@ app.command(
     name="archive",
     help="Put what stores keep into Delta tables.",
     epilog=examples(
-        "heliograph pipeline archive --tables archive", "heliograph pipeline archive --tables archive --follow"
+        "heliograph pipeline archive --tables archive",
+        "heliograph pipeline archive --tables archive --follow",
+        "heliograph pipeline archive --tables archive --table 'readings=sensors/#:json'",
     ),
-)(c.with_connection(with_spark(_archive)))
+)(c.with_connection(with_spark(with_tables(_archive))))
 
 
 @app.command(

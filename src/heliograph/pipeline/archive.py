@@ -3,7 +3,7 @@
 In:    a stream or a batch with the columns of the source (format "heliograph").
 Out:   rows in the tables of kinds.py, and in ``quarantine``.
 State: a checkpoint folder of Spark; the tables themselves record which batches they contain.
-Not here: the source (source.py), tables (tables.py).
+Not here: the source (source.py), tables (tables.py), payloads as columns (decoded_tables.py).
 
 In each micro-batch the kinds that occur are written one after the other, each with the number of the batch. After a
 crash Spark repeats the batch with the same number and the same rows, and tables that already have it skip it.
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyarrow import fs
 
+from heliograph.pipeline.decoded_tables import DecodedTables
 from heliograph.pipeline.kinds import (
     KEYS,
     KINDS,
@@ -48,23 +49,27 @@ def start(
     seconds: int = 10,
     checkpoint: str = "",
     say: Progress | None = None,
+    decoded: DecodedTables | None = None,
 ) -> StreamingQuery:
     """Archive a stream. ``once``: everything present, then stop; otherwise every few seconds."""
     tables = LakeTables(root)
     place = checkpoint or f"{tables.root}/{CHECKPOINT}"
 
     def write(batch: DataFrame, number: int) -> None:
-        counts = add(batch, tables, query_id(place), number)
+        counts = add(batch, tables, query_id(place), number, decoded)
         if say is not None and counts:
             say(f"batch {number}: " + ", ".join(f"{name} +{count:,}" for name, count in counts.items()))
 
     writing = stream.writeStream.foreachBatch(write).option("checkpointLocation", place)
+    writing = writing.queryName(f"archive in {checkpoint or tables.root}")  # in Spark's UI, and for listeners
     if once:
         return writing.trigger(availableNow=True).start()
     return writing.trigger(processingTime=f"{seconds} seconds").start()
 
 
-def add(batch: DataFrame, tables: LakeTables, query: str, number: int) -> dict[str, int]:
+def add(
+    batch: DataFrame, tables: LakeTables, query: str, number: int, decoded: DecodedTables | None = None
+) -> dict[str, int]:
     """Add one batch to the tables. Returns the number of rows added, by table."""
     rows = _outfitted(batch, tables).persist()
     try:
@@ -83,6 +88,8 @@ def add(batch: DataFrame, tables: LakeTables, query: str, number: int) -> dict[s
             apart = dated(bad.select(*QUARANTINE_COLUMNS), ("date",))
             all_bad = sum(unread.values())
             counts[QUARANTINE] = tables.add(QUARANTINE, apart, ("date",), f"{query}/{QUARANTINE}", number, all_bad)
+        for name, count in ({} if decoded is None else decoded.add(rows, query, number)).items():
+            counts[name] = counts.get(name, 0) + count
         return {name: count for name, count in counts.items() if count}
     finally:
         rows.unpersist()

@@ -9,13 +9,18 @@ Not here: options (cli/pipeline.py), the session (session.py), the work itself (
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heliograph.errors import UsageError
 from heliograph.pipeline import archive, catalogue, evaluation, history, network, requests
 from heliograph.pipeline.answers import all_rows
+from heliograph.pipeline.contracts import CONTRACT, contract_of
+from heliograph.pipeline.decoded_tables import DecodedTable, DecodedTables
+from heliograph.pipeline.options import read_options
+from heliograph.pipeline.rejected import rejected_to
 from heliograph.pipeline.tables import LakeTables, absolute
 
 if TYPE_CHECKING:
@@ -26,11 +31,18 @@ WAIT_S = 1
 
 
 def keep(
-    spark: SparkSession, root: str, options: Mapping[str, str], *, follow: bool, seconds: int, say: archive.Progress
+    spark: SparkSession,
+    root: str,
+    options: Mapping[str, str],
+    *,
+    follow: bool,
+    seconds: int,
+    say: archive.Progress,
+    decoded: DecodedTables | None = None,
 ) -> dict[str, Any]:
     """Archive what stores keep: everything present, or continuously until Ctrl-C."""
     stream = spark.readStream.format("heliograph").options(**options).load()
-    query = archive.start(stream, root, once=not follow, seconds=seconds, say=say)
+    query = archive.start(stream, root, once=not follow, seconds=seconds, say=say, decoded=decoded)
     try:
         while not query.awaitTermination(WAIT_S):
             pass
@@ -39,6 +51,22 @@ def keep(
         raise
     tables = LakeTables(root)
     return {"tables": {name: tables.rows(name) for name in tables.names()}}
+
+
+def decoded_tables(
+    root: str, options: Mapping[str, str], wanted: Sequence[DecodedTable], rejected: str, say: archive.Progress
+) -> DecodedTables:
+    """Tables of payloads, checked; contracts are asked for. ``rejected``: the topic for payloads that do not fit."""
+    if rejected and not wanted:
+        raise UsageError("--rejected-to is for payloads that fit no --table")
+    if any(each.schema.format == CONTRACT for each in wanted):
+        with read_options(options, True).connect() as client:
+            wanted = [
+                replace(each, schema=contract_of(client, each.filter)) if each.schema.format == CONTRACT else each
+                for each in wanted
+            ]
+    reject = rejected_to(rejected, options, [each.filter for each in wanted]) if rejected else None
+    return DecodedTables(LakeTables(root), wanted, say, reject)
 
 
 def compact(root: str, kept_hours: int | None, *, force: bool = False) -> list[dict[str, Any]]:

@@ -20,6 +20,7 @@ from heliograph.matching.languages.patterns import pattern as check_pattern
 from heliograph.model.topics import filter_fault
 from heliograph.pipeline.option_names import BATCH, STREAM, TABLE, check_names, written
 from heliograph.pipeline.patience import PATIENCE_S
+from heliograph.pipeline.payloads.formats import PayloadSchema
 from heliograph.pipeline.rows import COLUMNS, parse_attributes, schema_of
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ class SourceOptions:
     secret_file: str = ""  # with a reader or publisher, and without credentials: the secret of its name
     patience_s: int = PATIENCE_S  # with a store or broker that is away
     connection: Mapping[str, str] = field(default_factory=dict)
+    payload: PayloadSchema | None = None  # with what payloads are decoded; it is found later than the rest
 
     @property
     def schema(self) -> pa.Schema:

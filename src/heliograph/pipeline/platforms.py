@@ -1,7 +1,7 @@
 """Platforms: what the PySpark that is here lacks, and what is done instead. From 4.0 on the source and the sink work.
 
 In:    the PySpark that this process imports, which may be the platform's own.
-Out:   HAS_…: what it has; check_stream(): UsageError for options of a stream that cannot work with it.
+Out:   HAS_…: what it has; check_fits(): UsageError for options of a stream that cannot work with it.
 State: none.
 Not here: what is done instead (source.py, sink.py), the packages that commands need (doctor.py).
 
@@ -26,7 +26,7 @@ HAS_LIMITS = find_spec("pyspark.sql.streaming.datasource") is not None
 LIMITS = ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 
 
-def check_stream(given: Iterable[str], has_limits: bool = HAS_LIMITS) -> None:
+def check_fits(given: Iterable[str], has_limits: bool = HAS_LIMITS) -> None:
     """UsageError if a stream with these options cannot work here."""
     if has_limits:
         return

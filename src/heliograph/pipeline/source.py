@@ -23,6 +23,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from heliograph.errors import Reason, RefusedError, UsageError
 from heliograph.live.name_secret import secret_in
 from heliograph.pipeline import table_options
+from heliograph.pipeline.decode_option import check_stream, found_payload, kept_payload, wanted_payload, with_payload
 from heliograph.pipeline.offsets import (
     DataLossError,
     LogRange,
@@ -40,7 +41,7 @@ from heliograph.pipeline.offsets import (
 )
 from heliograph.pipeline.options import LATEST, LOG, Offsets, SourceOptions, read_options, schema_for
 from heliograph.pipeline.patience import patiently, without_those_away
-from heliograph.pipeline.platforms import HAS_ARROW_STREAMS, HAS_LIMITS, check_stream
+from heliograph.pipeline.platforms import HAS_ARROW_STREAMS, HAS_LIMITS, check_fits
 from heliograph.pipeline.pushdown import Narrowed, is_offered, narrowed
 from heliograph.pipeline.reading import read_range
 from heliograph.pipeline.sizes import Pieces, bounded, pieces_by
@@ -77,24 +78,27 @@ class HeliographSource(DataSource):
 
     def schema(self) -> StructType:
         """The requested columns."""
-        return table_options.carrying(_columns(table_options.own(self.options)), self.options)
+        given = table_options.own(self.options)
+        return table_options.carrying(with_payload(_columns(given), found_payload(given)), self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """For a batch."""
-        options = read_options(self._given(schema), False)
+        options = self._read(schema, False)
         return PushingReader(options) if is_offered() else RangeReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 Spark's name
         """For a stream."""
-        given = self._given(schema)
-        check_stream(given)
-        options = read_options(given, True)
+        options = self._read(schema, True)
         return LogStreamReader(options) if HAS_LIMITS else WholeStreamReader(options)
 
-    def _given(self, columns: StructType) -> dict[str, str]:
+    def _read(self, columns: StructType, streaming: bool) -> SourceOptions:
         given = table_options.of_query(self.options, columns)
-        table_options.check_columns(columns, _columns(given))
-        return given
+        if streaming:
+            check_fits(given)
+            check_stream(wanted_payload(given))
+        payload = kept_payload(columns, given)
+        table_options.check_columns(columns, with_payload(_columns(given), payload))
+        return replace(read_options(given, streaming), payload=payload)
 
     def writer(self, schema: StructType, overwrite: bool) -> Any:
         """For a batch."""

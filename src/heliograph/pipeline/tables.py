@@ -85,6 +85,22 @@ class LakeTables:
         with self._files.open_input_stream(f"{self._base}/{name}") as file:
             return bytes(file.read())
 
+    def note(self, name: str) -> bytes | None:
+        """A small file that was kept beside the tables; None if there is none of this name."""
+        path = f"{self._base}/{name}"
+        if self._files.get_file_info(path).type != fs.FileType.File:
+            return None
+        with self._files.open_input_stream(path) as file:
+            return bytes(file.read())
+
+    def keep_note(self, name: str, data: bytes) -> None:
+        """Keep a small file beside the tables. It is there as a whole, or as it was before."""
+        path = f"{self._base}/{name}"
+        self._files.create_dir(path.rpartition("/")[0], recursive=True)
+        with self._files.open_output_stream(f"{path}.new") as out:
+            out.write(data)
+        self._files.move(f"{path}.new", path)
+
     def rows(self, name: str) -> int:
         """The number of rows of a table, from its log."""
         return self._opened(name).count()
