@@ -19,11 +19,12 @@ SCHEMA = "topic string, value string, headers map<string,string>, key string"
 
 
 def refused(work: Callable[[], Any]) -> str:
-    """What the error says that ends some work; empty if there is none."""
+    """The line that says why some work fails; empty if it does not."""
     try:
         work()
     except Exception as error:
-        return str(error)
+        lines = str(error).splitlines()
+        return next((line for line in lines if "UsageError: " in line), lines[0])
     return ""
 
 
