@@ -4,7 +4,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-plain test-spark quick check sweep sweep-seeds sweep-plain sweep-spark mutants bench \
+.PHONY: help demo browser test test-plain test-spark quick check sweep sweep-seeds sweep-plain sweep-spark mutants bench \
 	bench-peers fuzz soak lock clean FORCE
 
 # The first Python that really runs (a pyenv shim may exist and still fail), is new enough and can make environments.
@@ -71,6 +71,9 @@ mutants: .venv/.stamp ## plant small bugs in a copy of the sources, one at a tim
 
 bench: .venv/.stamp ## the short form of every benchmark, one after another
 	@$(RUN) -m benchmarks all --quick --json
+
+browser: ## install the browser in which pages are tested (Debian, Ubuntu)
+	@tests/browser/install.sh
 
 bench-peers: ## install the brokers that the benchmarks compare with (Debian, Ubuntu)
 	@benchmarks/install-peers.sh

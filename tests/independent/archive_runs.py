@@ -37,6 +37,7 @@ FILES = (
 PATIENCE_S = 40.0  # for such a file
 LOOK_S = 0.003
 TWENTY = 20  # bytes of a payload that fits the schema; publishers draw 0, 20, 300 or 5,000
+NAMED_SHARE = 0.6  # of the runs that are killed: in the others there is no table of payloads
 END_S = 300.0  # of an archive that is not killed
 
 
@@ -69,7 +70,8 @@ async def _play(seed: int, nodes: Nodes, folder: Path, rounds: int) -> Kept:
     url = f"heliograph://127.0.0.1:{ports[0]}"
     (folder / "twenty.avsc").write_text('{"type": "fixed", "name": "Twenty", "size": 20}')
     archive = ["archive", "--tables", "tables", "--filter", "x/#,y/#", "--url", url]
-    archive += ["--table", "twenty=x/#:avro", "--schema", "twenty=twenty.avsc"]
+    naming = ["--table", "twenty=x/#:avro", "--schema", "twenty=twenty.avsc"]
+    named = Random(f"named {seed}")
     publishers: list[Publisher] = []
     problems: list[str] = []
     kills = 0
@@ -78,7 +80,8 @@ async def _play(seed: int, nodes: Nodes, folder: Path, rounds: int) -> Kept:
         publishers += some
         writing = [asyncio.create_task(publisher.run()) for publisher in some]
         following = ["--follow", "--every", "1"] if draw.random() < 0.6 else []
-        killing = asyncio.create_task(_kill(folder, [*archive, *following], draw))
+        naming_now = naming if named.random() < NAMED_SHARE else []
+        killing = asyncio.create_task(_kill(folder, [*archive, *following, *naming_now], draw))
         if draw.random() < 0.5:
             await asyncio.sleep(draw.uniform(0, 15))
             await nodes.fault(draw)
@@ -88,7 +91,7 @@ async def _play(seed: int, nodes: Nodes, folder: Path, rounds: int) -> Kept:
             problems.append("not everything was acknowledged in time")
         if draw.random() < 0.3 and _count(folder, FILES[0]):
             problems += await _finish(folder, ["compact", "--tables", "tables"])
-    problems += await _finish(folder, archive)
+    problems += await _finish(folder, [*archive, *naming])
     logs = [
         dict([await whole_log(port, f"{store}/1") for store in STORES])
         for port in (ports[0], nodes.nodes[STORES[0]].port)

@@ -141,6 +141,29 @@ def test_a_schema_is_inferred_once_and_later_payloads_keep_to_it(spark: SparkSes
         DecodedTables(tables, [read_table("readings=sensors/+:cloudevents")])
 
 
+@pytest.mark.spark
+@pytest.mark.req("S9")
+def test_a_table_that_is_named_later_gets_older_events_once(spark: SparkSession, tmp_path: Path) -> None:
+    tables = LakeTables(str(tmp_path))
+    old = rows(spark, ("sensors/1", b"1"), ("sensors/2", b"x"), ("other", b"2"))
+    archive.add(old, tables, "q", 0)
+    new = rows(spark, ("a", b""), ("a", b""), ("a", b""), ("sensors/3", b"3"), ("sensors/4", b"y"))
+
+    for run in range(3):
+        if run == 1:  # it is not named for a while
+            archive.add(rows(spark, *[("a", b"")] * 5, ("sensors/5", b"5")), tables, "q", 2)
+        wanted = DecodedTables(tables, [table(columns="value bigint not null")])
+        archive.add(new, tables, "q", 1, wanted)
+        wanted.complete(spark)
+
+    found = tables.read(spark, "readings").orderBy("offset").collect()
+    assert [(row["topic"], row["value"]) for row in found] == [
+        ("sensors/1", 1), ("sensors/3", 3), ("sensors/5", 5),
+    ]  # fmt: skip
+    bad = tables.read(spark, "quarantine").orderBy("offset").collect()
+    assert [row["topic"] for row in bad] == ["sensors/2", "sensors/4"]
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [

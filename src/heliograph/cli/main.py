@@ -25,6 +25,8 @@ from heliograph.cli import (
     evaluate,
     network,
     pipeline,
+    pipeline_report,
+    pipeline_shell,
     publish,
     replay,
     request,
@@ -83,6 +85,8 @@ request.register(app)
 simulate.register(app)
 demo.register(app)
 app.add_typer(evaluate.app, name="evaluate")
+pipeline_report.register(pipeline.app)
+pipeline_shell.register(pipeline.app)
 app.add_typer(pipeline.app, name="pipeline")
 app.add_typer(config.app, name="config")
 app.add_typer(ca.app, name="ca")

@@ -5,10 +5,12 @@ Out:   rows in these tables, and in ``quarantine`` those that do not fit, with t
 State: beside the tables, the schema of each (``_schemas/NAME.json``), written before its first row.
 Not here: decoding (payloads/), the other tables (archive.py), where a schema is described (contracts.py).
 
-``events`` has every publication as it was sent, whatever becomes of it here. A table and its part of the quarantine
-each note the query and the number of the batch, as all tables do, so that a batch is in them once. The schema does not
-change between the two: a batch of which one of them has its rows already is finished with the schema that it began
-with.
+``events`` has every publication as it was sent, whatever becomes of it here. What it has from before a table was named
+is added when all batches are finished: then each row that the table lacks is one that no batch will bring.
+
+A table and its part of the quarantine each note the query and the number of the batch, as all tables do, so that a
+batch is in them once. The schema does not change between the two: a batch of which one of them has its rows already is
+finished with the schema that it began with.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ import pyarrow as pa
 from heliograph.errors import UsageError
 from heliograph.model.topics import HIDDEN_ROOTS, filter_fault
 from heliograph.pipeline.catalogue import VIEWS
-from heliograph.pipeline.kinds import KEYS, KINDS, QUARANTINE, QUARANTINE_COLUMNS, dated
+from heliograph.pipeline.kinds import EVENT, KEYS, KINDS, QUARANTINE, QUARANTINE_COLUMNS, dated
 from heliograph.pipeline.payloads.decoding import decode, known_reader, pieces
 from heliograph.pipeline.payloads.formats import PayloadSchema, check_format, inferred
 from heliograph.pipeline.payloads.inference import SAMPLE_BYTES, SAMPLE_ROWS
@@ -32,9 +34,11 @@ from heliograph.pipeline.payloads.layouts import Layout, columns_text, read_colu
 from heliograph.pipeline.tables import LakeTables
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 SCHEMAS = "_schemas"
+HISTORY = "history"
+PLACE = ("store", "partition", "offset")
 OTHERS = "other_fields"
 BY = ("date",)
 ROW = (*KEYS, "topic", "timestamp")  # of every such table, before the fields
@@ -47,6 +51,15 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}\Z")
 Say = Callable[[str], None]
 Reject = Callable[["DataFrame", str, int], None]
 """Rows that did not fit, in the columns of the quarantine; the query and the number of the batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """What is known of a table that there is."""
+
+    schema: PayloadSchema
+    columns: Layout  # all that it has had
+    events: int = -1  # the version of ``events`` of which nothing is missing here
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +119,7 @@ class DecodedTables:
         self._tables, self.wanted, self._say, self._reject = tables, wanted, say, reject
         for each in wanted:
             self._check(each)
+        self._lacking = self._incomplete()
 
     def add(self, rows: DataFrame, query: str, number: int) -> dict[str, int]:
         """Add what a batch has for these tables. Returns how many rows were added to each, and to the quarantine."""
@@ -118,12 +132,54 @@ class DecodedTables:
         counts: dict[str, int] = {}
         for each in self.wanted:
             if there[each.name]:
-                good, bad = self._add(each, rows.where(_is_of(each)), query, number)
+                good, bad = self._add(each, rows.where(_is_of(each)), query, number, self._reject)
                 counts[each.name] = good
                 counts[QUARANTINE] = counts.get(QUARANTINE, 0) + bad
         return counts
 
-    def _add(self, each: DecodedTable, mine: DataFrame, query: str, number: int) -> tuple[int, int]:
+    def complete(self, spark: SparkSession) -> None:
+        """Add what ``events`` has from when a table was not named. All batches must be finished."""
+        for each in self.wanted:
+            events = self._tables.open(EVENT)
+            if events is None:
+                return
+            if each.name in self._lacking:
+                good, bad = self._add(each, self._missing(spark, each), HISTORY, events.version(), None)
+                if self._say is not None and (good or bad):
+                    self._say(f"{each.name} +{good:,} of older {EVENT}, {QUARANTINE} +{bad:,}")
+            noted = self._noted(each.name)
+            if noted is not None:
+                self._note(each.name, replace(noted, events=events.version()))
+        self._lacking = []
+
+    def follow(self) -> None:
+        """Say what is missing as long as batches come."""
+        if self._say is not None and self._lacking:
+            names = ", ".join(self._lacking)
+            self._say(f"{names}: older {EVENT} are added when the archive is run without --follow")
+
+    def _incomplete(self) -> list[str]:
+        """Tables that may lack what ``events`` has."""
+        events = self._tables.open(EVENT)
+        if events is None:
+            return []
+        noted = {each.name: self._noted(each.name) for each in self.wanted}
+        return [name for name, one in noted.items() if one is None or one.events != events.version()]
+
+    def _missing(self, spark: SparkSession, each: DecodedTable) -> DataFrame:
+        """Events of a table's topics that are neither in it nor in its part of the quarantine."""
+        from pyspark.sql import functions as f
+
+        missing = self._tables.read(spark, EVENT).where(_is_of(each))
+        for name, where in ((each.name, f.lit(True)), (QUARANTINE, f.col("reason").startswith(f"{each.name}: "))):
+            if self._tables.open(name) is not None:
+                there = self._tables.read(spark, name).where(where).select(*PLACE)
+                missing = missing.join(there, list(PLACE), "left_anti")
+        return missing
+
+    def _add(
+        self, each: DecodedTable, mine: DataFrame, query: str, number: int, reject: Reject | None
+    ) -> tuple[int, int]:
         from pyspark.sql import functions as f
 
         schema = self._schema(each, mine, query, number)
@@ -142,8 +198,8 @@ class DecodedTables:
                 )
                 rest = rest.select(*QUARANTINE_COLUMNS)
                 bad = self._tables.add(QUARANTINE, dated(rest, BY), BY, apart, number, bad)
-                if self._reject is not None:  # also if the batch is repeated: they may not have been sent
-                    self._reject(rest, f"{query}/{each.name}", number)
+                if reject is not None:  # also if the batch is repeated: they may not have been sent
+                    reject(rest, f"{query}/{each.name}", number)
             return good, bad
         finally:
             read.unpersist()
@@ -153,24 +209,26 @@ class DecodedTables:
     def _check(self, each: DecodedTable) -> None:
         """UsageError if the table is not one that this schema can be added to."""
         check_format(each.schema.format)
-        noted, before = self._noted(each.name)
+        noted = self._noted(each.name)
         if each.schema.is_known:
-            _compatible(each.name, before, known_reader(each.schema).layout)
+            _compatible(each.name, None if noted is None else noted.columns, known_reader(each.schema).layout)
         elif noted is None:
             inferred(each.schema, [])  # or it must be given
-        elif noted.format != each.schema.format:
-            raise UsageError(f"the table {each.name} is of {noted.format}: name another table for {each.schema.format}")
+        elif noted.schema.format != each.schema.format:
+            before = noted.schema.format
+            raise UsageError(f"the table {each.name} is of {before}: name another table for {each.schema.format}")
 
     def _schema(self, each: DecodedTable, mine: DataFrame, query: str, number: int) -> PayloadSchema | None:
         """With what this batch is read; None if that is not known yet."""
-        noted, before = self._noted(each.name)
-        wanted = each.schema if each.schema.is_known else noted or self._sampled(each, mine)
-        if wanted is None or wanted == noted:
+        noted = self._noted(each.name)
+        before, columns = (None, None) if noted is None else (noted.schema, noted.columns)
+        wanted = each.schema if each.schema.is_known else before or self._sampled(each, mine)
+        if wanted is None or wanted == before:
             return wanted
-        if noted is not None and self._has_begun(each.name, query, number):
-            return noted
+        if before is not None and self._has_begun(each.name, query, number):
+            return before
         layout = known_reader(wanted).layout
-        self._note(each.name, wanted, _together(before, layout))
+        self._note(each.name, Noted(wanted, _together(columns, layout), -1 if noted is None else noted.events))
         if self._say is not None:
             self._say(f"{each.name}: {columns_text(layout)}")
         return wanted
@@ -186,17 +244,16 @@ class DecodedTables:
         table, apart = _transactions(name, query)
         return self._tables.has(name, table, number) or self._tables.has(QUARANTINE, apart, number)
 
-    def _noted(self, name: str) -> tuple[PayloadSchema | None, Layout | None]:
-        """The schema of a table, and all columns that it has had."""
+    def _noted(self, name: str) -> Noted | None:
         told = self._tables.note(f"{SCHEMAS}/{name}.json")
         if told is None:
-            return None, None
+            return None
         read = json.loads(told)
-        columns = read.pop("columns")
-        return PayloadSchema(**read), read_columns(columns)
+        columns, events = read_columns(read.pop("columns")), read.pop("events")
+        return Noted(PayloadSchema(**read), columns, events)
 
-    def _note(self, name: str, schema: PayloadSchema, columns: Layout) -> None:
-        told = asdict(schema) | {"columns": columns_text(columns)}
+    def _note(self, name: str, noted: Noted) -> None:
+        told = asdict(noted.schema) | {"columns": columns_text(noted.columns), "events": noted.events}
         self._tables.keep_note(f"{SCHEMAS}/{name}.json", json.dumps(told, indent=1).encode())
 
 

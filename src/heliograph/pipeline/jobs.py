@@ -43,12 +43,16 @@ def keep(
     """Archive what stores keep: everything present, or continuously until Ctrl-C."""
     stream = spark.readStream.format("heliograph").options(**options).load()
     query = archive.start(stream, root, once=not follow, seconds=seconds, say=say, decoded=decoded)
+    if decoded is not None and follow:
+        decoded.follow()
     try:
         while not query.awaitTermination(WAIT_S):
             pass
     except KeyboardInterrupt:
         query.stop()
         raise
+    if decoded is not None:
+        decoded.complete(spark)
     tables = LakeTables(root)
     return {"tables": {name: tables.rows(name) for name in tables.names()}}
 
