@@ -193,14 +193,14 @@ def _sql(
     as_json: Annotated[bool, typer.Option("--json", help="All rows as JSON, and nothing else.")] = False,
 ) -> None:
     from heliograph.pipeline import answers, jobs
-    from heliograph.pipeline.tables import absolute
+    from heliograph.pipeline.places import absolute, for_spark
 
     if as_csv + as_json + bool(parquet) + (limit is not None) > 1:
         raise UsageError("give one of --limit, --json, --csv and --parquet: the last three are always all rows")
     with spark_for(at) as spark:
         found = jobs.ask(spark, tables, query)
         if parquet:
-            found.write.parquet(absolute(parquet))
+            found.write.parquet(for_spark(absolute(parquet)))
             say(f"wrote {parquet}")
         elif as_json or as_csv:
             for line in (answers.json_lines if as_json else answers.csv_lines)(found):

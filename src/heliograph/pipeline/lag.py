@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from heliograph.live.blocking import BlockingClient
 
-OURS = "PythonMicroBatchStream"  # how the description of a source in Python begins
+OURS = "PythonMicroBatchStream"  # in the description of a source in Python
 PIECE_BYTES = 1 << 40  # of what is measured: as one piece
 
 
@@ -76,7 +76,7 @@ class LagListener(StreamingQueryListener):
         """Nothing new."""
 
     def _lags(self, source: Any) -> Iterator[StoreLag]:
-        if not (source.description.startswith(OURS) and source.endOffset and source.latestOffset):
+        if not (OURS in source.description and source.endOffset and source.latestOffset):
             return
         reached, known = json.loads(source.endOffset), json.loads(source.latestOffset)
         for store, logs in known.items():

@@ -17,7 +17,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -30,6 +29,7 @@ from pyarrow import fs
 
 from heliograph.errors import HeliographError, UsageError
 from heliograph.pipeline.kinds import utc_date, utc_hour
+from heliograph.pipeline.places import absolute, for_others, for_spark, uri
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -48,16 +48,16 @@ class RowsLostError(HeliographError):
 
 
 class LakeTables:
-    """The tables below one folder: a path, or an address that Spark and delta-rs both understand."""
+    """The tables below one folder: a path, or an address in an object store."""
 
     def __init__(self, root: str) -> None:
-        self.root = absolute(root.rstrip("/"))
+        self.root = for_others(absolute(root.rstrip("/")))
         for sign in "\\%":
             if "://" not in self.root and sign in self.root:
                 raise UsageError(
                     f"{self.root!r} has the sign {sign}, which Spark or Delta would misread: use another folder"
                 )
-        self._files, self._base = fs.FileSystem.from_uri(_uri(self.root))
+        self._files, self._base = fs.FileSystem.from_uri(uri(self.root))
 
     def path(self, name: str) -> str:
         """Where a table is."""
@@ -124,7 +124,7 @@ class LakeTables:
             return 0
         folder = f"{BATCHES}/{_plain(query)}-{batch}"
         writing = rows.write.options(partitionOverwriteMode="static", compression="zstd").mode("overwrite")
-        writing.partitionBy(*by).parquet(f"{self.path(name)}/{folder}")
+        writing.partitionBy(*by).parquet(for_spark(f"{self.path(name)}/{folder}"))
         return self.commit(name, folder, rows.schema, by, query, batch, count)
 
     def commit(
@@ -153,7 +153,7 @@ class LakeTables:
 
     def _create(self, name: str, schema: StructType, by: Sequence[str]) -> DeltaTable:
         return DeltaTable.create(
-            _uri(self.path(name)),
+            uri(self.path(name)),
             DeltaSchema.from_json(_delta_json(schema)),
             mode="ignore",
             partition_by=list(by),
@@ -196,7 +196,7 @@ class LakeTables:
             files = [unquote(each) for each in files]  # Spark takes paths as they are
         if files:
             reading = spark.read.schema(stored).options(recursiveFileLookup="true", **{GLOB_PATHS: "false"})
-            rows = reading.parquet(*files)
+            rows = reading.parquet(*map(for_spark, files))
         else:
             rows = spark.createDataFrame([], stored)
         for column in by:  # computed from the files' content, which delta-rs may have rewritten
@@ -276,12 +276,3 @@ def _batch(file: str) -> str:
 
 def _plain(name: str) -> str:
     return "".join(letter if letter.isalnum() else "-" for letter in name)
-
-
-def absolute(place: str) -> str:
-    """A path from the root, since Java may have been started in another folder; an address as it is."""
-    return place if "://" in place else str(Path(place).absolute())
-
-
-def _uri(root: str) -> str:
-    return root if "://" in root else Path(root).as_uri()
