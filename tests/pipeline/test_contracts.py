@@ -53,6 +53,7 @@ def test_a_contract_is_what_the_owner_signed(tmp_path: Path) -> None:
         files = {name: value for name, value in options.items() if name != "url"}
         with heliograph.connect_blocking(walk.url, **files) as bob:
             assert contract_of(bob, f"{walk.topic}/#") == SIGNED
+            assert contract_of(bob, "sensors/#", walk.topic.split("/")[1]) == SIGNED
             with pytest.raises(RefusedError):
                 contract_of(Forging(bob), f"{walk.topic}/#")  # type: ignore[arg-type]
             with pytest.raises(UsageError, match="only a created topic has a contract"):

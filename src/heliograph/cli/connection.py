@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from heliograph.errors import HeliographError, NotConnectedError, Reason, RefusedError
+from heliograph.errors import HeliographError, NotConnectedError, Reason, RefusedError, UsageError
 
 if TYPE_CHECKING:
     from heliograph.client.config import Target
@@ -103,6 +103,8 @@ def _connection(
         bool, typer.Option("--discover", help="Search at once, whatever is on port 4717: see `discover broker`.")
     ] = False,
 ) -> Connection:
+    if token_file is not None and not entity:
+        raise UsageError("--token-file goes with --entity: it says whose token it is")
     return Connection(
         None if discover else url or None, network, entity, token_file, authority, certificate, key, discover
     )
@@ -138,8 +140,11 @@ def shared_secret(file: Path | None) -> bytes | None:
 
 def run(main: Coroutine[Any, Any, None]) -> None:
     """Run a command's work on the event loop."""
-    from heliograph.live.loop import run as run_loop
-
+    try:
+        from heliograph.live.loop import run as run_loop
+    except BaseException:  # Ctrl-C
+        main.close()
+        raise
     run_loop(main)
 
 

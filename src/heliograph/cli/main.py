@@ -8,6 +8,7 @@ Not here: what a command does (its own file).
 
 from __future__ import annotations
 
+import codecs
 import os
 import sys
 from functools import cache
@@ -44,6 +45,9 @@ from heliograph.cli import (
 from heliograph.cli.demo import command as demo
 from heliograph.cli.shape import HELP_OPTIONS, examples, fail_with
 from heliograph.errors import HeliographError
+
+PLAIN = "heliograph.plain"  # how characters are written that the terminal's encoding lacks
+_ASCII = {"└": "`", "├": "|", "│": "|", "─": "-", "→": "->", "…": "..."}
 
 app = typer.Typer(
     name="heliograph",
@@ -100,6 +104,16 @@ def _help(context: typer.Context) -> None:
     print(context.parent.get_help())
 
 
+def _plainly(error: UnicodeError) -> tuple[str, int]:
+    """Something for characters that the terminal does not have: lines and arrows as in ASCII drawings."""
+    assert isinstance(error, UnicodeEncodeError)
+    beyond = error.object[error.start : error.end]
+    return "".join(_ASCII.get(one) or one.encode("ascii", "backslashreplace").decode() for one in beyond), error.end
+
+
+codecs.register_error(PLAIN, _plainly)
+
+
 @cache
 def command() -> Any:
     """The tree of all commands. Building it takes longer than most commands: ``main`` builds a part of it."""
@@ -117,7 +131,7 @@ def prepare_streams() -> None:
     sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+            stream.reconfigure(errors=PLAIN)
 
 
 def reader_is_gone() -> bool:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from heliograph.errors import HeliographError, UsageError
 from heliograph.model.topics import created_root
+from heliograph.pipeline.created_topics import uuid_of
 from heliograph.pipeline.payloads.formats import FORMATS, PayloadSchema
 
 if TYPE_CHECKING:
@@ -23,12 +24,15 @@ CONTRACT = "contract"  # where a format is expected: that of the topic's descrip
 FORMAT, SCHEMA, MESSAGE = "payload.format", "payload.schema", "payload.message"
 
 
-def contract_of(client: BlockingClient, pattern: str) -> PayloadSchema:
-    """The contract of the topic that a filter is below. UsageError if there is none, RefusedError if it is forged."""
-    root = created_root(pattern.encode())
+def contract_of(client: BlockingClient, pattern: str, uuid: str = "") -> PayloadSchema:
+    """The contract of a topic, by default the one that a filter is below.
+
+    UsageError if there is none, RefusedError if its owner did not sign it.
+    """
+    root = created_root(f"Topics/{uuid}".encode() if uuid else pattern.encode())
     if root is None:
-        raise UsageError(f"{pattern!r}: only a created topic has a contract: write Topics/UUID/#")
-    uuid = root.decode().partition("/")[2]
+        raise UsageError(f"{pattern!r}: only a created topic has a contract: write Topics/UUID/#, or contract/UUID")
+    uuid = uuid_of(root)
     for found in client.discover_topics(topics=[uuid], count=1):
         client.verify_topic(found)
         return read_contract(uuid, found.advertisement.creation.descriptors.properties)

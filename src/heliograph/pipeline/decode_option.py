@@ -60,7 +60,7 @@ def found_payload(given: Mapping[str, str]) -> PayloadSchema | None:
     options = read_options({name: value for name, value in given.items() if name.lower() in SAMPLED}, False)
     if wanted.format == CONTRACT:
         with options.connect() as client:
-            contracts = dict.fromkeys(contract_of(client, each) for each in options.filters)
+            contracts = dict.fromkeys(contract_of(client, each, wanted.message) for each in options.filters)
         if len(contracts) > 1:
             raise UsageError("decode=contract: these topics have different contracts, so read them one by one")
         return next(iter(contracts))

@@ -27,6 +27,8 @@ from heliograph.pipeline.tables import LakeTables
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from heliograph.live.blocking import BlockingClient
+
 PUBLISHED_MAX = 1_000_000
 WAIT_S = 1
 
@@ -66,12 +68,15 @@ def decoded_tables(
         raise UsageError("--rejected-to is for payloads that fit no --table")
     if any(each.schema.format == CONTRACT for each in wanted):
         with read_options(options, True).connect() as client:
-            wanted = [
-                replace(each, schema=contract_of(client, each.filter)) if each.schema.format == CONTRACT else each
-                for each in wanted
-            ]
+            wanted = [_described(client, each) for each in wanted]
     reject = rejected_to(rejected, options, [each.filter for each in wanted]) if rejected else None
     return DecodedTables(LakeTables(root), wanted, say, reject)
+
+
+def _described(client: BlockingClient, table: DecodedTable) -> DecodedTable:
+    if table.schema.format != CONTRACT:
+        return table
+    return replace(table, schema=contract_of(client, table.filter, table.schema.message))
 
 
 def compact(root: str, kept_hours: int | None, *, force: bool = False) -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ _SHARED = ("url", "network", "entity", "tokenFile", "authority", "certificate", 
 _READ = (
     *("subscribe", "subscribePattern", "startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp"),
     *("minPartitions", "failOnDataLoss", "includeHeaders", "where", "language", "columns", "attributes"),
-    *("except", "failOnWithheld", "decode", "payloadSchema"),
+    *("except", "failOnWithheld", "grants", "decode", "payloadSchema"),
 )
 _READ_ONCE = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 _READ_ON = (

@@ -55,6 +55,8 @@ SETTINGS: dict[str, str] = {
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.sources.partitionOverwriteMode": "dynamic",
     "spark.sql.files.ignoreMissingFiles": "false",
+    # A process killed while it wrote its first offset leaves a temporary file, after which no restart would be allowed.
+    "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
     "spark.sql.adaptive.coalescePartitions.minPartitionSize": "4m",
 }
 _LOG4J = """rootLogger.level = error

@@ -15,7 +15,7 @@ Spark reads the files that the log names as plain Parquet, at native speed and w
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -114,18 +114,31 @@ class LakeTables:
     # -- writing ------------------------------------------------------------------------------------------------------
 
     def add(
-        self, name: str, rows: DataFrame, by: Sequence[str], query: str, batch: int, count: int | None = None
+        self,
+        name: str,
+        rows: DataFrame,
+        by: Sequence[str],
+        query: str,
+        batch: int,
+        count: int | Callable[[], int] | None = None,
     ) -> int:
         """Add the rows of a batch once, however often it is tried. Returns the number of rows added now.
 
-        ``count``: how many rows there are. RowsLostError, and nothing is added, if the files have another number.
+        ``count``: how many rows there are, or what tells it once they are written. RowsLostError, and nothing is added,
+        if the files have another number. If that tells 0, the files are removed.
         """
         if self.has(name, query, batch):
             return 0
         folder = f"{BATCHES}/{_plain(query)}-{batch}"
         writing = rows.write.options(partitionOverwriteMode="static", compression="zstd").mode("overwrite")
         writing.partitionBy(*by).parquet(for_spark(f"{self.path(name)}/{folder}"))
-        return self.commit(name, folder, rows.schema, by, query, batch, count)
+        told = count() if callable(count) else count
+        if told == 0 and callable(count):
+            place = f"{self._base}/{name}/{folder}"
+            if self._files.get_file_info(place).type == fs.FileType.Directory:  # object stores have none
+                self._files.delete_dir(place)
+            return 0
+        return self.commit(name, folder, rows.schema, by, query, batch, told)
 
     def commit(
         self,
