@@ -23,6 +23,7 @@ from pyarrow import fs
 from heliograph.errors import UsageError
 from heliograph.model.topics import covers
 from heliograph.pipeline.options import Offsets
+from heliograph.pipeline.places import uri
 
 FILE = "heliograph.json"
 READER = "archive-"
