@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from heliograph.errors import Reason
-from heliograph.stores import batch_publishers
+from heliograph.stores import batch_publishers, batches
 from heliograph.stores.batch_publishers import BatchState
 from heliograph.stores.staged import REFERRED, STAGED
-from heliograph.vault import KeysRead, LogsRead, Put, ReadKeys, ReadLogs, Trim, VaultOpened
+from heliograph.vault import KeysRead, LogsRead, Put, Read, ReadKeys, ReadLogs, Trim, VaultOpened
 from heliograph.wire import stores
 from heliograph.wire.frames import SCAN, Flag, event
 from heliograph.wire.hearing import Hearing
@@ -398,3 +398,78 @@ def test_a_batch_that_another_client_committed_once_is_no_repeat_of_ours() -> No
     assert commit(ledge, 1, ("0", 1), entity="anonymous", proof="ab" * 32, once=True)[0]
     said = commit(ledge, 1, ("1", 1), entity="anonymous", proof="cd" * 32)[1]
     assert said["code"] == Reason.NAME_FOREIGN
+
+
+def replayed(ledge: Ledge, channel: int) -> tuple[list[int], int]:
+    """The numbers that a replay of everything brings, and how many reads of parts it needed."""
+    ledge.store._tail.open(ledge.store._tail.log)  # nothing is in memory
+    ledge.frames.clear()
+    ledge.ask(stores.OpenChannel(f"{ledge.id:016x}", channel))
+    reads = 0
+    while ledge.reads:
+        ticket, query = ledge.reads.pop(0)
+        reads += isinstance(query, Read) and query.log != "main"
+        ledge.store.done(ticket, ledge.vault.find(query), ledge.now)
+        ledge.take()
+    numbers = []
+    for frame in ledge.frames:
+        data, at = (frame.payload, 0) if not frame.flags else (b"", 0)
+        while at < len(data):
+            length, _, _, number, _ = SCAN.unpack_from(data, at)
+            numbers.append(number)
+            at += 4 + length
+    return numbers, reads
+
+
+def stage_many(ledge: Ledge, count: int) -> None:
+    for number in range(1, count + 1):
+        stage(ledge, ONE, number, 1, 0, f"p{number}", number - 1)
+
+
+@pytest.mark.parametrize("is_once", [False, True])
+def test_many_small_parts_cost_readers_nothing_more_than_others(is_once: bool) -> None:
+    ledge = staging()
+    stage_many(ledge, 200)
+    parts = [(f"p{number}", 1) for number in range(200, 0, -1)]
+    assert commit(ledge, 0, *parts, once=is_once)[0]
+    numbers, reads = replayed(ledge, 1)
+    assert (numbers, reads) == ([*range(200, 0, -1)], 0)
+    assert len(ledge.vault.logs["main"].runs) == 1
+    assert len(staged_logs(ledge)) == 1
+    again = Ledge(ledge.vault)
+    assert commit(again, 0, *parts, once=is_once)[1]["repeated"]
+    assert replayed(again, 1) == (numbers, 0)
+
+
+def test_large_parts_among_small_ones_are_referred_to_in_their_order() -> None:
+    ledge = staging()
+    for number in range(1, 21):
+        before = 100 * (number - 1) + 59 * (number % 5 == 1 and number > 1)
+        stage(ledge, ONE, 100 * number, 1 if number % 5 else 60, 0, f"p{number}", before)
+    counts = [(f"p{number}", 1 if number % 5 else 60) for number in range(1, 21)]
+    assert commit(ledge, 0, *counts)[0]
+    expected = [100 * number + at for number in range(1, 21) for at in range(1 if number % 5 else 60)]
+    assert replayed(ledge, 1) == (expected, 4)
+    assert len(ledge.vault.logs["main"].runs) == 8
+    assert len(staged_logs(ledge)) == 4
+
+
+def test_a_commit_of_many_small_parts_that_fails_leaves_them_staged(monkeypatch: pytest.MonkeyPatch) -> None:
+    ledge = staging()
+    stage_many(ledge, 20)
+    parts = [(f"p{number}", 1) for number in range(1, 21)]
+    number = ledge.ask(stores.CommitBatch(f"{ledge.id:016x}", "job", 0, parts))
+    ledge.read()
+    ledge.fail(Reason.VAULT_FULL)
+    assert not ledge.answer(number)[0]
+    ledge.wait(2_000)
+    assert ledge.store._batches._copying == 0
+    monkeypatch.setattr(batches, "COPYING_BYTES_MAX", 0)
+    ledge.store._batches._copying = 1  # of another commit
+    ledge.ask(stores.CommitBatch(f"{ledge.id:016x}", "job", 0, parts))
+    ledge.settle()
+    assert ledge.store.report("overview")["next"] == 0, "it waits for the other one"
+    ledge.store._batches._copying = 0
+    ledge.wait(100)
+    ledge.settle()
+    assert replayed(ledge, 1) == ([*range(1, 21)], 0)

@@ -7,13 +7,14 @@ Not here: accepting staged publications (intake.py), reading through a reference
           not needed (staged.py).
 
 A part is a separate log. A commit adds to `main` one run for each part; the run takes as many positions as the part has
-publications, and names its log. So batches of any size become visible at once. Parts that a commit does not name are
-dropped with it. A commit that says ``once``, or that is empty, makes no publisher known.
+publications, and names its log. So batches of any size become visible at once. Many small parts are copied into `main`
+instead: readers would pay for each reference. Parts that a commit does not name are dropped with it. A commit that says
+``once``, or that is empty, makes no publisher known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -22,6 +23,7 @@ from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant, Timers
 from heliograph.stores.batch_publishers import BatchKey, BatchPublishers, BatchState, check_owner, check_query, kept
 from heliograph.stores.config import StoreConfig
+from heliograph.stores.gathering import RUN_BYTES
 from heliograph.stores.names import Holder, NameOwner
 from heliograph.stores.references import refer
 from heliograph.stores.staged import (
@@ -43,6 +45,7 @@ from heliograph.vault import (
     Change,
     Committed,
     Damage,
+    Drop,
     KeysRead,
     Log,
     LogsRead,
@@ -56,6 +59,11 @@ from heliograph.wire.events import select
 from heliograph.wire.stores import MAIN, CommitBatch, Quality, RequestDone
 
 WAITING_MAX = 64  # commits of one publisher
+COPIED_BYTES_MAX = 1 << 11  # a part that is copied, if there are many of them
+REFERRED_MAX = 4  # so many small parts are not many
+COPYING_BYTES_MAX = 32 << 20  # of all commits under way; others wait
+COPYING_PAUSE_NS = 20_000_000
+READS_AT_ONCE = 64
 LOOK_BYTES = 1 << 20  # of a part whose topics are not known, at once
 JUDGED_MAX = 65_536  # topics that are remembered meanwhile
 IDLE_EVERY_NS = 60_000_000_000
@@ -65,7 +73,7 @@ Answered = Callable[[RequestDone], None]
 Refused = Callable[[Reason, str], None]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _WaitingCommit:
     """A commit that a publisher waits for."""
 
@@ -76,6 +84,7 @@ class _WaitingCommit:
     may_publish: Callable[[bytes], bool]
     owner: NameOwner | None = None  # of the publisher, once this is visible
     is_begun: bool = False  # its parts are kept for it
+    copying: int = 0  # bytes
 
 
 class Batches:
@@ -102,12 +111,14 @@ class Batches:
         self._under_way: dict[
             BatchKey, list[_WaitingCommit]
         ] = {}  # the first is being committed, the others wait for it
+        self._copying = 0  # bytes of parts that are copied now
 
     def clear(self) -> None:
         """The vault is read again; publishers that wait get a time-out."""
         self.publishers.clear()
         self.staging.clear()
         self._under_way.clear()
+        self._copying = 0
 
     def reload(self, config: StoreConfig) -> None:
         """Apply new limits."""
@@ -274,11 +285,67 @@ class Batches:
             if page.more:
                 self._read_parts(key, asked, found, page.logs[-1].name)
             else:
-                self._refer(key, asked, found, now)
+                self._begin_copying(key, asked, found, now)
 
         self._vault.read(ReadLogs(prefix, after), answered, *self._failing(key, asked))
 
-    def _refer(self, key: BatchKey, asked: _WaitingCommit, found: dict[str, Log], now: Instant) -> None:
+    def _begin_copying(self, key: BatchKey, asked: _WaitingCommit, found: dict[str, Log], now: Instant) -> None:
+        """Many small parts are copied into `main`: each reference would cost every reader a read of the vault."""
+        if self._under_way.get(key, [])[:1] != [asked]:
+            return  # the vault was opened again meanwhile
+        named = [found[part] for part, count in dict(asked.request.parts).items() if count and part in found]
+        small = [log for log in named if log.bytes <= COPIED_BYTES_MAX]
+        size = sum(log.bytes for log in small)
+        if len(small) <= REFERRED_MAX:
+            self._refer(key, asked, found, {}, now)
+        elif self._copying and self._copying + size > COPYING_BYTES_MAX:
+            again_at = now + COPYING_PAUSE_NS
+            self._timers.set(("copy", key), again_at, lambda at: self._begin_copying(key, asked, found, at))
+        else:
+            asked.copying = size
+            self._copying += size
+            self._copy(key, asked, found, small, {}, now)
+
+    def _copy(
+        self,
+        key: BatchKey,
+        asked: _WaitingCommit,
+        found: dict[str, Log],
+        small: list[Log],
+        copied: dict[str, bytes],
+        now: Instant,
+    ) -> None:
+        """Read the next of these parts. What cannot be read whole is referred to."""
+        if not small:
+            self._refer(key, asked, found, copied, now)
+            return
+        some, rest = small[:READS_AT_ONCE], small[READS_AT_ONCE:]
+        missing = dict.fromkeys(log.name for log in some)
+
+        def read(log: Log, runs: Sequence[Run | Damage], now: Instant) -> None:
+            whole = [run for run in runs if isinstance(run, Run)]
+            if sum(run.count for run in whole) == log.next - log.first:
+                copied[log.name] = b"".join(run.data for run in whole)
+            del missing[log.name]
+            if not missing:
+                self._copy(key, asked, found, rest, copied, now)
+
+        def ask(log: Log) -> None:
+            def answered(found: RunsRead, now: Instant) -> None:
+                read(log, found.runs, now)
+
+            def unanswered(reason: Reason, now: Instant) -> None:
+                read(log, (), now)
+
+            query = Read(log.name, log.first, None, COPIED_BYTES_MAX)
+            self._vault.read(query, answered, unanswered, self._failing(key, asked)[1])
+
+        for log in some:
+            ask(log)
+
+    def _refer(
+        self, key: BatchKey, asked: _WaitingCommit, found: dict[str, Log], copied: dict[str, bytes], now: Instant
+    ) -> None:
         request = asked.request
         parts = dict(request.parts)
         for part, count in parts.items():
@@ -289,12 +356,8 @@ class Batches:
                 return
         wall = self._wall(now)
         named = [found[part] for part, count in parts.items() if count]
-        appends = [
-            Append(MAIN, refer(log.name, start, self._tail.refer(size)), count, wall, wall)
-            for log in named
-            for start, count, size in _pieces(log)
-        ]
-        size = sum(log.bytes for log in named)
+        appends = self._appends(named, copied, wall)
+        size = sum(log.bytes for log in named if log.name not in copied)
         fails = self._failing(key, asked)[0]
 
         def failed(reason: Reason, now: Instant) -> None:
@@ -302,13 +365,15 @@ class Batches:
             fails(reason, now)
 
         begin = self._tail.log.next + self._vault.adding  # behind what is being committed
-        notes = self._notes(key, asked, named, begin, wall)
+        stay = [log for log in named if log.name not in copied] or named[:1]  # one tells that the batch is visible
+        notes = self._notes(key, asked, named, stay, begin, wall)
         unnamed = dropped(log for part, log in found.items() if part not in parts) if named else []
+        unnamed += [Drop(log.name) for log in named if log.name in copied and log is not stay[0]]
 
         def answered(committed: Committed, now: Instant) -> None:
             position = committed.positions[0] if committed.positions else begin
             if position != begin:  # keep it as it is told
-                right = self._notes(key, asked, named, position, wall)
+                right = self._notes(key, asked, named, stay, position, wall)
                 self._vault.commit(right, lambda _, now: None, lambda reason, now: None)
             self._visible(key, asked, position, wall)
             self._grown(
@@ -330,13 +395,38 @@ class Batches:
             return
         self._vault.commit(changes, answered, failed)
 
-    def _notes(self, key: BatchKey, asked: _WaitingCommit, named: list[Log], begin: int, wall: int) -> list[Change]:
-        """What the vault keeps of a batch that begins at this position."""
+    def _appends(self, named: list[Log], copied: Mapping[str, bytes], wall: int) -> list[Append]:
+        """What is added to `main`: copies of small parts, as few runs as possible, and references to the others."""
+        appends: list[Append] = []
+        data: list[bytes] = []
+        size = records = 0
+        for log in named:
+            copy, count = copied.get(log.name), log.next - log.first
+            if data and (copy is None or size + len(copy) > RUN_BYTES):
+                appends.append(Append(MAIN, b"".join(data), records, wall, wall))
+                data, size, records = [], 0, 0
+            if copy is None:
+                appends += [
+                    Append(MAIN, refer(log.name, start, self._tail.refer(share)), some, wall, wall)
+                    for start, some, share in _pieces(log)
+                ]
+            else:
+                data.append(copy)
+                size += len(copy)
+                records += count
+        if data:
+            appends.append(Append(MAIN, b"".join(data), records, wall, wall))
+        return appends
+
+    def _notes(
+        self, key: BatchKey, asked: _WaitingCommit, named: list[Log], stay: list[Log], begin: int, wall: int
+    ) -> list[Change]:
+        """What the vault keeps of a batch that begins at this position, and of the parts that stay."""
         request = asked.request
         owner = "" if asked.owner is None else asked.owner.proof
         until = begin + sum(log.next - log.first for log in named)
         part = PartState(begin, until, request.query, owner)
-        notes: list[Change] = [referred(log.name, part) for log in named]
+        notes: list[Change] = [referred(log.name, part) for log in stay]
         if _becomes_known(request) or self.publishers.get(key) is not None:
             notes.append(kept(key, self._state(asked, begin, wall)))
         return notes
@@ -367,7 +457,9 @@ class Batches:
     def _end(self, key: BatchKey) -> None:
         """A commit was answered: begin the publisher's next one."""
         self.publishers.release(key)
-        waiting = self._under_way.pop(key, [])[1:]
+        waiting = self._under_way.pop(key, [])
+        if waiting:
+            self._copying -= waiting.pop(0).copying
         while waiting and key not in self._under_way:
             asked = waiting.pop(0)
             self._begin(key, asked)
