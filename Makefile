@@ -4,7 +4,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-plain test-spark quick check sweep sweep-seeds sweep-plain sweep-spark mutants bench \
+.PHONY: help demo browser test test-plain test-spark quick check sweep sweep-seeds sweep-plain sweep-spark mutants bench \
 	bench-peers fuzz soak lock clean FORCE
 
 # The first Python that really runs (a pyenv shim may exist and still fail), is new enough and can make environments.
@@ -72,8 +72,12 @@ mutants: .venv/.stamp ## plant small bugs in a copy of the sources, one at a tim
 bench: .venv/.stamp ## the short form of every benchmark, one after another
 	@$(RUN) -m benchmarks all --quick --json
 
-bench-peers: ## install the brokers that the benchmarks compare with (Debian, Ubuntu)
+browser: ## install the browser in which pages are tested (Debian, Ubuntu)
+	@tests/browser/install.sh
+
+bench-peers: ## install the brokers that the benchmarks compare with (Debian, Ubuntu), and fetch Kafka and its Spark
 	@benchmarks/install-peers.sh
+	@PYTHON='$(PYTHON)' benchmarks/install-spark-peers.sh
 
 fuzz: .venv/.stamp ## send INPUTS broken and mutated inputs to a network of brokers with all services, on all cores
 	$(RUN) -m tests.fuzz.fuzz --inputs $(INPUTS)
@@ -91,7 +95,7 @@ lock: ## write the locks anew after a change of locks/constraints.txt: the hashe
 	@$(if $(wildcard $(RUN)),$(RUN),$(PYTHON)) -m tests.architecture.lock
 
 clean: ## remove everything that make made
-	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .peers build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	rm -rf src/*.egg-info
 	find src -name '*.so' -delete

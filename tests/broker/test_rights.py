@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from heliograph.machine import Peer
+from heliograph.broker.rights import PARKED_NS, Right, Rights
+from heliograph.machine import Peer, Timers
+from heliograph.model.identity import Identity
 from heliograph.wire.frames import service
 from tests.broker.talk import Talk
 
@@ -146,3 +148,41 @@ def test_a_right_ends_when_a_certificate_that_it_rests_on_is_revoked(is_away: bo
     order(talk, do="expel", serials=["B2"])
     assert talk.heard[2].refusals == ["certificate_revoked"]
     assert talk.broker._subscriptions.rights._resting == {}
+
+
+def _left(count: int, roots: int) -> Any:
+    """Sessions that left with their rights, and what knows them."""
+    timers = Timers()
+    rights = Rights(timers, lambda root: None, lambda link, root, reason: None, lambda link, root, may: None)
+    for link in range(count):
+        for root in range(roots):
+            right = Right(True, True, 10 * PARKED_NS, (f"g{link}",), ("A1",))
+            assert rights.allow(link, b"Topics/%d-%d" % (link, root), right, link)
+        rights.leave(link, (link, Identity(f"e{link}", ())), link)
+    return timers, rights
+
+
+@pytest.mark.req("O6", "T11")
+def test_rights_of_sessions_that_do_not_come_back_are_forgotten_after_a_minute() -> None:
+    timers, rights = _left(3, 4)
+    assert rights.parked == 12
+    timers.run(PARKED_NS - 1)
+    assert rights.parked == 12
+    while (at := timers.next()) is not None and at <= PARKED_NS + 3:
+        timers.run(PARKED_NS + 3)
+    assert rights.parked == 0
+    assert rights._resting == {}
+    assert rights.expel(["A1"]) == 0
+    rights.resume(7, (2, Identity("e2", ())), PARKED_NS + 4)
+    assert len(rights) == 0
+
+
+@pytest.mark.req("O6", "T11")
+def test_rights_of_sessions_without_a_link_count_and_give_way_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("heliograph.broker.rights.RIGHTS_MAX", 20)
+    _, rights = _left(6, 4)
+    assert rights.parked <= 20
+    here = Right(True, True, PARKED_NS, ("g",))
+    assert all(rights.allow(99, b"Topics/%d" % root, here, 0) for root in range(20)), "those with a link have room"
+    assert (len(rights), rights.parked) == (20, 0)
+    assert not rights.allow(98, b"Topics/0", here, 0)

@@ -18,8 +18,12 @@ PATIENCE_S = 60
 
 
 def environment(folder: Path, **more: str) -> dict[str, str]:
-    """Nothing of the user's own settings, and a runtime folder of the test's own."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("HELIOGRAPH_")}
+    """Nothing of the user's own settings, and a runtime folder of the test's own.
+
+    Output is buffered as a user's is: a command that forgets to write out its lines must not pass here.
+    """
+    ours = ("HELIOGRAPH_", "PYTHONUNBUFFERED")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     return {
         **kept,
         "HELIOGRAPH_RUNTIME_DIR": str(folder / "run"),

@@ -7,8 +7,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import pytest
+
+from heliograph.cli import connection, payload, start
+from heliograph.cli.shape import INTERRUPTED
 
 from .conftest import Run
 from .processes import broker
@@ -111,6 +115,7 @@ def test_the_version_is_told(run: Run) -> None:
         ("simulate gone", "gone: no such file, and no scenario of that name"),
         ("ca show gone.crt", "gone.crt cannot be read: No such file or directory"),
         ("publish a x --certificate gone.crt --key gone.key --url heliographs://127.0.0.1:1", "there is no such file"),
+        ("publish a x --token-file a.token --url heliograph://127.0.0.1:1", "--token-file goes with --entity"),
         ("publish a x --entity e --token-file gone.token --url heliograph://127.0.0.1:1", "gone.token"),
     ],
 )
@@ -123,10 +128,43 @@ def test_what_no_broker_could_help_with_is_told_before_one_is_looked_for(run: Ru
 
 
 def test_text_that_the_terminal_cannot_show_is_escaped() -> None:
-    program = "from heliograph.cli.main import prepare_streams; prepare_streams(); print('21 °C → ü')"
+    program = "from heliograph.cli.main import prepare_streams; prepare_streams(); print('21 °C → ü └─ │')"
     environment = os.environ | {"PYTHONIOENCODING": "ascii"}
     ran = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
-    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "21 \\xb0C \\u2192 \\xfc\n", "")
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "21 \\xb0C -> \\xfc `- |\n", "")
+
+
+def test_ctrl_c_before_the_commands_are_loaded_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(sys.modules, "heliograph.cli.main", SimpleNamespace(main=interrupted))
+    with pytest.raises(SystemExit) as ended:
+        start.main()
+    assert ended.value.code == INTERRUPTED
+
+
+@pytest.mark.filterwarnings("error")
+def test_ctrl_c_before_the_loop_is_loaded_leaves_no_work_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Interrupted(ModuleType):
+        def __getattr__(self, name: str) -> None:
+            raise KeyboardInterrupt
+
+    async def work() -> None:
+        """Never begins."""
+
+    begun = work()
+    monkeypatch.setitem(sys.modules, "heliograph.live.loop", Interrupted("loop"))
+    with pytest.raises(KeyboardInterrupt):
+        connection.run(begun)
+    assert begun.cr_frame is None, "closed"
+
+
+def test_a_star_is_no_wildcard_and_a_remark_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    payload.check_filter("plant/*/x")
+    assert "+ is any one level, # is the rest" in capsys.readouterr().err
+    payload.check_filter("plant/*x/+")
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])

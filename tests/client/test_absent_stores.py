@@ -35,6 +35,7 @@ class Desk:
         self.kept: dict[int, list[bytes]] = {}  # by store: payloads, in the order in which they came
         self.have: dict[int, int] = {}
         self.mute = False  # it does not answer `find`
+        self.deaf = False  # what is published is lost
 
     def serve(self) -> None:
         """Answer everything that the session said."""
@@ -59,7 +60,8 @@ class Desk:
         elif asked["store"] in self.forgotten:
             self._refuse(frame, Reason.STORE_MISSING)
         elif int(asked["store"], 16) in self.there:
-            self._say(frame, {"have": self.have.get(int(asked["store"], 16), 0)})
+            store = int(asked["store"], 16)
+            self._say(frame, {"have": self.have.get(store, 0), "inbox": self.there[store]["inbox"]})
         else:
             self._refuse(frame, Reason.STORE_UNKNOWN)
 
@@ -76,8 +78,12 @@ class Desk:
         self.script.say(service(stores.STORES, body, frame.sequence, flags=flags))
 
     def _keep(self, frame: Frame) -> None:
-        store = int(json.loads(frame.headers)["$q"][0], 16)
-        if store in self.there and frame.sequence > self.have.get(store, 0):
+        headers = json.loads(frame.headers)
+        store = int(headers["$q"][0], 16)
+        is_missed = self.deaf or headers["$q"][1] > self.have.get(store, 0)
+        if store not in self.there or is_missed or headers.get("$d", [""]) not in ([""], [self.there[store]["inbox"]]):
+            return
+        if frame.sequence > self.have.get(store, 0):
             self.kept.setdefault(store, []).append(frame.payload)
             self.have[store] = frame.sequence
             inbox = self.script.inbox().encode()
@@ -253,6 +259,30 @@ def test_a_session_that_used_the_store_is_enough_to_wait_at_another_broker() -> 
     desk.run(1_500)
     assert desk.script.outcome(2).error is None
     assert desk.kept[ORDERS] == [b"o1", b"o2"]
+
+
+def a_part(desk: Desk, name: str, request: int) -> PublishReliably:
+    found = stores.StoreAdvertisement(**desk.there[ORDERS])
+    return publish(desk, "orders/1", name, request, store=found, part=("job", 1, name))
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_parts_of_a_batch_go_on_when_their_store_comes_back_with_another_inbox(lost: bool) -> None:
+    """A restarted store is another session with another inbox. Repeats to the old one would never arrive, and what the
+    session publishes for this store behind them would wait for ever."""
+    desk = desk_with(ORDERS)
+    desk.there[ORDERS]["inbox"] = "Inbox/00000000000000aa/0000000000000001"
+    a_part(desk, "p1", 1)
+    desk.deaf = lost
+    old = a_part(desk, "p2", 2) if lost else None
+    publish(desk, "orders/2", "o3", 3)
+    desk.there[ORDERS]["inbox"] = "Inbox/00000000000000aa/0000000000000002"
+    desk.deaf = False
+    if old is None:
+        a_part(desk, "p2", 2)
+    desk.run(3_000)
+    assert sorted(desk.kept[ORDERS]) == [b"o3", b"p1", b"p2"]
+    assert [outcome.error for outcome in desk.script.outcomes().values()] == [None] * 3
 
 
 def test_a_topic_that_never_had_a_store_is_refused_after_two_seconds() -> None:

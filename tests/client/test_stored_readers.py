@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -32,6 +33,10 @@ def an_answer(asked: Frame, body: dict[str, Any]) -> bytes:
 def a_refusal(asked: Frame, reason: Reason) -> bytes:
     flags = ServiceFlag.ANSWER | ServiceFlag.REFUSAL
     return service(stores.STORES, bodies.refusal(reason), asked.sequence, flags=flags)
+
+
+def a_refusal_of(reason: Reason) -> Callable[[Frame], bytes]:
+    return lambda asked: a_refusal(asked, reason)
 
 
 def asked_of(script: Script, do: str) -> Frame:
@@ -139,6 +144,65 @@ def test_runs_tell_when_their_publications_were_stored(early: bool) -> None:
     script.say(told + first + second + opened if early else opened + told + first + second)
     runs = script.session.inbox(script.outcome(1).value).take_all()
     assert [([*run.positions], [*run.taken]) for run in runs] == [([0], [(0, 7)]), ([1], [])]
+
+
+LATE = {
+    "no answer": a_refusal_of(Reason.TIME_OUT),
+    "unknown": a_refusal_of(Reason.STORE_UNKNOWN),
+    "opened": lambda asked: an_answer(
+        asked, {"channel": body_of(asked)["channel"], "position": 0, "first": 0, "next": 0}
+    ),
+}
+
+
+def asked_for(script: Script) -> list[tuple[str, int | None]]:
+    """What the session asked of stores since the last time: what to do, and with which channel."""
+    heard = [body_of(frame) for frame in script.heard_of(Kind.SERVICE)]
+    return [(body["do"], body.get("channel")) for body in heard]
+
+
+@pytest.mark.parametrize("late", LATE)
+def test_a_subscription_that_failed_goes_on_nowhere_whatever_comes_late(late: str) -> None:
+    """The program was told that it failed, so the name is free for others: the store closes what it opens yet."""
+    script = Script()
+    script.connect()
+    script.tell(ReadStores(1, "a", name="n", secret=bytes(32)))
+    script.say(an_answer(asked_of(script, "find"), {"stores": [ADVERTISED]}))
+    opening = asked_of(script, "open")
+    channel = body_of(opening)["channel"]
+    script.pass_ms(10_000)
+    assert script.outcome(1).error.reason is Reason.TIME_OUT
+    assert ("close", channel) in asked_for(script)
+    script.say(LATE[late](opening))
+    script.pass_ms(12_000)
+    assert asked_for(script) == ([("close", channel)] if late == "opened" else [])
+    assert script.session.report("stores")["readers"] == []
+
+
+def test_an_opening_that_was_not_answered_in_time_is_closed_when_the_subscription_fails() -> None:
+    script = Script()
+    script.connect()
+    script.tell(ReadStores(1, "a", name="n", secret=bytes(32)))
+    script.say(an_answer(asked_of(script, "find"), {"stores": [ADVERTISED]}))
+    opening = asked_of(script, "open")
+    script.say(a_refusal(opening, Reason.TIME_OUT))
+    script.tell(EndReading(2, -2))
+    assert asked_for(script) == [("close", body_of(opening)["channel"])]
+
+
+@pytest.mark.parametrize("durable", [{}, {"name": "n", "secret": bytes(32)}])
+def test_a_reader_that_has_ended_closes_its_channel_and_asks_for_nothing_more(durable: dict[str, Any]) -> None:
+    script = Script()
+    script.connect()
+    script.tell(ReadStores(1, "a", **(durable or {"follow": True})))
+    script.say(an_answer(asked_of(script, "find"), {"stores": [ADVERTISED]}))
+    opening = asked_of(script, "open")
+    channel = body_of(opening)["channel"]
+    script.say(an_answer(opening, {"channel": channel, "position": 0, "first": 0, "next": 0}))
+    script.tell(EndReading(2, script.outcome(1).value))
+    assert asked_for(script) == [("close", channel)]
+    script.pass_ms(12_000)
+    assert asked_for(script) == []
 
 
 class ByHand:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from time import time_ns
@@ -155,3 +156,22 @@ def test_without_a_certificate_of_ones_own_there_are_no_topics(folder: Path) -> 
     other._desk = TopicDesk(SimpleNamespace(entity="eve"), other._desk._files)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="knows this client as eve"):
         _ = other._desk.statements
+
+
+@pytest.mark.req("T11")
+def test_a_grant_that_no_broker_would_take_is_not_made(folder: Path) -> None:
+    alice, bob, carol = (Person(folder, name) for name in ("alice", "bob", "carol"))
+    topic = a_topic(alice)
+    other = replace(topic, advertisement=structs.replace(topic.advertisement, id=b"o" * 16))
+    with pytest.raises(UsageError, match="belongs to alice, and you are bob"):
+        bob.grant_topic(topic, "carol", subscribe=True)
+    with pytest.raises(UsageError, match="does not allow it"):
+        bob.grant_topic(topic, "carol", subscribe=True, using=alice.grant_topic(topic, "bob", subscribe=True))
+    lent = alice.grant_topic(topic, "bob", subscribe=True, delegate=True)
+    with pytest.raises(UsageError, match="was given to bob, and you are carol"):
+        carol.grant_topic(topic, "bob", subscribe=True, using=lent)
+    with pytest.raises(UsageError, match="for another topic"):
+        bob.grant_topic(other, "carol", subscribe=True, using=lent)
+    with pytest.raises(UsageError, match="'bo b' is not an entity id"):
+        alice.grant_topic(topic, "bo b", subscribe=True)
+    assert len(bob.grant_topic(topic, "carol", subscribe=True, using=lent).grants) == 2

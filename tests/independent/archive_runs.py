@@ -1,7 +1,8 @@
 """Runs of the archive on live networks with stores, killed at any moment, while brokers and stores have faults too.
 
 In:    a seed and a folder.
-Out:   a Kept: what was acknowledged, and what is lost, twice or wrong in the stores or in the table ``events``.
+Out:   a Kept: what was acknowledged, and what is lost, twice or wrong in the stores, in the table ``events``, or in a
+       table of payloads of 20 bytes and the quarantine of all others.
 State: the processes of one network and of one archive at a time.
 Not here: the network (store_runs.py), the publishers (store_clients.py), crashes at chosen points (tests/pipeline).
 
@@ -35,6 +36,8 @@ FILES = (
 )  # that time a kill
 PATIENCE_S = 40.0  # for such a file
 LOOK_S = 0.003
+TWENTY = 20  # bytes of a payload that fits the schema; publishers draw 0, 20, 300 or 5,000
+NAMED_SHARE = 0.6  # of the runs that are killed: in the others there is no table of payloads
 END_S = 300.0  # of an archive that is not killed
 
 
@@ -50,6 +53,10 @@ class Row(NamedTuple):
     sequence: int
 
 
+Value = tuple[str, int, bytes]
+"""Store, position, payload."""
+
+
 def with_archive(seed: int, folder: Path, *, rounds: int = 5) -> Kept:
     """Publish and archive in rounds, each of which ends with a kill; then archive the rest, and compare."""
     with running(seed, folder) as nodes:
@@ -61,7 +68,10 @@ async def _play(seed: int, nodes: Nodes, folder: Path, rounds: int) -> Kept:
     await nodes.ready()
     ports = [node.port for node in nodes.nodes.values()]
     url = f"heliograph://127.0.0.1:{ports[0]}"
+    (folder / "twenty.avsc").write_text('{"type": "fixed", "name": "Twenty", "size": 20}')
     archive = ["archive", "--tables", "tables", "--filter", "x/#,y/#", "--url", url]
+    naming = ["--table", "twenty=x/#:avro", "--schema", "twenty=twenty.avsc"]
+    named = Random(f"named {seed}")
     publishers: list[Publisher] = []
     problems: list[str] = []
     kills = 0
@@ -70,7 +80,8 @@ async def _play(seed: int, nodes: Nodes, folder: Path, rounds: int) -> Kept:
         publishers += some
         writing = [asyncio.create_task(publisher.run()) for publisher in some]
         following = ["--follow", "--every", "1"] if draw.random() < 0.6 else []
-        killing = asyncio.create_task(_kill(folder, [*archive, *following], draw))
+        naming_now = naming if named.random() < NAMED_SHARE else []
+        killing = asyncio.create_task(_kill(folder, [*archive, *following, *naming_now], draw))
         if draw.random() < 0.5:
             await asyncio.sleep(draw.uniform(0, 15))
             await nodes.fault(draw)
@@ -80,13 +91,15 @@ async def _play(seed: int, nodes: Nodes, folder: Path, rounds: int) -> Kept:
             problems.append("not everything was acknowledged in time")
         if draw.random() < 0.3 and _count(folder, FILES[0]):
             problems += await _finish(folder, ["compact", "--tables", "tables"])
-    problems += await _finish(folder, archive)
+    problems += await _finish(folder, [*archive, *naming])
     logs = [
         dict([await whole_log(port, f"{store}/1") for store in STORES])
         for port in (ports[0], nodes.nodes[STORES[0]].port)
     ]
     kept = judge(publishers, [], logs, [])
-    judge_archive(kept, rows_of(folder / "tables" / "events"), logs[0])
+    rows = rows_of(folder / "tables" / "events")
+    judge_archive(kept, rows, logs[0])
+    judge_payloads(kept, rows, *(values_of(folder / "tables" / name) for name in ("twenty", "quarantine")))
     kept.problems += problems
     kept.faults = kills
     return kept
@@ -155,6 +168,25 @@ def judge_archive(kept: Kept, rows: Iterable[Row], logs: Mapping[str, Log]) -> N
             kept.problems.append(f"the row at {place} is {row}, in the log {expected[place]}")
     kept.lost += sum(place not in times for place in expected)
     kept.twice += sum(count - 1 for count in times.values())
+
+
+def values_of(table: Path) -> list[Value]:
+    """The payloads of a table, each with its place."""
+    from deltalake import DeltaTable
+
+    found = DeltaTable(str(table)).to_pyarrow_table(columns=["store", "offset", "value"])
+    return list(zip(*(found[name].to_pylist() for name in found.column_names), strict=True))
+
+
+def judge_payloads(kept: Kept, events: Iterable[Row], fitting: Iterable[Value], others: Iterable[Value]) -> None:
+    """Every event below x is once in the table of payloads of 20 bytes or, if it has another length, apart."""
+    values = [(row.store, row.position, row.value) for row in events if row.topic.startswith("x/")]
+    for name, found, wanted in (
+        ("twenty", Counter(fitting), Counter(value for value in values if len(value[2]) == TWENTY)),
+        ("quarantine", Counter(others), Counter(value for value in values if len(value[2]) != TWENTY)),
+    ):
+        for what, wrong in (("lacks", wanted - found), ("has too many of", found - wanted)):
+            kept.problems += [f"{name} {what} {place[:2]}: {count}" for place, count in wrong.items()]
 
 
 def _row(store: str, place: int, raw: bytes) -> Row:

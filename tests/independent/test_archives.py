@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.independent.archive_runs import Row, judge_archive, with_archive
+from tests.independent.archive_runs import Row, judge_archive, judge_payloads, with_archive
 from tests.independent.store_clients import Taken
 from tests.independent.store_oracle import Kept
 from tests.many import cases
@@ -53,3 +53,16 @@ def test_planted_faults_are_seen() -> None:
     assert planted([*ROWS, ROWS[1]]) == (0, 1, 0)
     assert planted([ROWS[0], ROWS[1]._replace(value=b"2")]) == (0, 0, 1)
     assert planted([*ROWS, ROWS[1]._replace(position=2)]) == (0, 0, 1)
+
+
+def test_planted_faults_in_tables_of_payloads_are_seen() -> None:
+    def wrong(fitting: list[tuple[str, int, bytes]], others: list[tuple[str, int, bytes]]) -> int:
+        kept = Kept()
+        judge_payloads(kept, [ROWS[0]._replace(value=b"x" * 20), ROWS[1]], fitting, others)
+        return len(kept.problems)
+
+    good, bad = (STORE, 0, b"x" * 20), (STORE, 1, b"1")
+    assert wrong([good], [bad]) == 0
+    assert wrong([good, good], [bad]) == 1
+    assert wrong([good], []) == 1
+    assert wrong([], [bad, good]) == 2

@@ -24,9 +24,9 @@ CONNECT = "org.apache.spark.sql.connect.service.SparkConnectServer"
 BRIEF = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # for Java that runs for a minute, beside much other Java
 
 
-def environment(folder: Path) -> dict[str, str]:
+def environment(folder: Path, *, is_local: bool = True) -> dict[str, str]:
     """What daemons of Spark need; their log goes to standard error, as they come."""
-    prepare()
+    prepare(is_local=is_local)
     conf = folder / "conf"
     conf.mkdir(exist_ok=True)
     (conf / "spark-defaults.conf").write_text("spark.master.rest.enabled false\n")  # it would take a fixed port
@@ -37,12 +37,12 @@ def environment(folder: Path) -> dict[str, str]:
 class Daemon:
     """One process of Spark."""
 
-    def __init__(self, folder: Path, name: str, *words: str) -> None:
+    def __init__(self, folder: Path, name: str, *words: str, on: tuple[str, ...] = (), is_local: bool = True) -> None:
         self.log = folder / f"{name}.log"
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                [str(spark_home() / "bin" / "spark-class"), *words],
-                stdout=log, stderr=log, cwd=folder, env=environment(folder),
+                [*on, str(spark_home() / "bin" / "spark-class"), *words],
+                stdout=log, stderr=log, cwd=folder, env=environment(folder, is_local=is_local),
             )  # fmt: skip
 
     def told(self, pattern: str) -> str:

@@ -102,7 +102,7 @@ def in_driver(point: str, kill: Callable[[], None]) -> None:
     """Kill there, in the second batch."""
     add, commit = LakeTables.add, LakeTables.commit
 
-    def dying_add(self: LakeTables, name: str, rows: Any, by: Any, query: str, batch: int, count: int) -> int:
+    def dying_add(self: LakeTables, name: str, rows: Any, by: Any, query: str, batch: int, count: Any) -> int:
         if point == FILES and batch == 1:
             kill()
         added = add(self, name, rows, by, query, batch, count)

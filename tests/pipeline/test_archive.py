@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 from heliograph.discovery.brokers.messages import BrokerAdvertisement, write
 from heliograph.errors import UsageError
 from heliograph.pipeline import archive, kinds
+from heliograph.pipeline.plain import PipelineError, plain_errors
 from heliograph.pipeline.tables import LakeTables, RowsLostError
 
 if TYPE_CHECKING:
@@ -109,9 +110,20 @@ def test_wrong_clocks_and_empty_payloads_are_rows_like_others(spark: SparkSessio
         "nullif(value, binary('')) as value", "cast(null as timestamp) as stored",
         f"case offset when 0 then null when 1 then timestamp '{early}' else timestamp '{late}' end as timestamp",
     )  # fmt: skip
-    hop = ("System/Brokers/b/hops", {"time_us": 2**63 - 1, "published_us": -(2**62), "way": []})
+    hops = [
+        ("System/Brokers/b/hops", {"time_us": at, "published_us": said, "way": []})
+        for at, said in ((2**63 - 1, -(2**62)), (2_000, 10**18), (2_000, 10**17), (2_000, 500))
+    ]
     assert archive.add(odd, tables, "q", 0) == {"events": 3}
-    assert archive.add(rows(spark, hop), tables, "q", 1) == {"hops": 1}
+    assert archive.add(rows(spark, *hops), tables, "q", 1) == {"hops": 4}
+    assert len([*(tmp_path / "events" / "data").iterdir()]) == 1, "a batch without events leaves nothing there"
+    passed = (
+        tables.read(spark, "hops").selectExpr("time", "year(published) as year", "delay_ms").orderBy("offset").collect()
+    )
+    assert [row["year"] for row in passed] == [None, None, 5138, 1970]
+    assert [row["delay_ms"] for row in passed] == [None, None, None, 1.5]
+    with pytest.raises(PipelineError, match="beyond the year 9999"), plain_errors():
+        spark.sql("select timestamp_micros(1000000000000000000)").collect()
     found = tables.read(spark, "events").selectExpr("string(date) as day", "length").orderBy("offset").collect()
     assert [tuple(row) for row in found] == [("1970-01-01", None), ("1970-01-01", 1), ("9999-12-31", 1)]
     assert DeltaTable(tables.path("events")).count() == 3
@@ -273,4 +285,5 @@ def test_a_stream_goes_on_where_it_stopped(spark: SparkSession, tmp_path: Path) 
         query = archive.start(spark.readStream.schema(SCHEMA).parquet(source), root, say=said.append)
         query.awaitTermination()
         assert said == [f"batch {number}: events +1"]
+        assert sum(each.numInputRows for each in query.recentProgress) == 1, "rows are read once"
     assert LakeTables(root).read(spark, "events").count() == 2

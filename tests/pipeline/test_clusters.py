@@ -80,5 +80,5 @@ def test_ctrl_c_ends_an_archive_that_follows(url: str, tmp_path: Path) -> None:
                 process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE_S) == 130, lines
     assert lines[-1] == "heliograph: stopped; what is archived is kept\n"
-    expected = ("starting", "System/# is left out", "batch ", "heliograph: ")
+    expected = ("starting", "after ", "System/# is left out", "batch ", "heliograph: ")
     assert [line for line in lines if not line.startswith(expected)] == []

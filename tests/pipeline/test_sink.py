@@ -168,9 +168,9 @@ def test_of_two_that_overlap_under_one_name_the_one_that_lost_its_rows_is_told(
     assert [topic for topic, _, _ in stored(where, "named/#")] == ["named/late"]
 
 
-def run(spark: SparkSession, where: dict[str, str], folder: Path, check: str) -> None:
+def run(spark: SparkSession, where: dict[str, str], folder: Path, check: str, publisher: str = "counting") -> None:
     stream = spark.readStream.schema(TEXTS).parquet(str(folder / "rows"))
-    options = {**where, "publisher": "counting", "checkpointLocation": str(folder / check)}
+    options = {**where, "publisher": publisher, "checkpointLocation": str(folder / check)}
     with plain_errors():
         writing = stream.writeStream.format("heliograph").options(**options)
         writing.trigger(availableNow=True).start().awaitTermination()
@@ -187,6 +187,19 @@ def test_a_new_checkpoint_with_an_old_publisher_is_told_what_to_do(
     with pytest.raises(PipelineError, match=r"batch_foreign.*needs a publisher of its own"):
         run(spark, where, tmp_path, "other")
     assert len(stored(where, "new")) == 9
+
+
+@pytest.mark.spark
+@pytest.mark.live
+def test_a_stream_that_was_killed_while_it_wrote_its_first_offsets_begins_again(
+    spark: SparkSession, where: dict[str, str], tmp_path: Path
+) -> None:
+    for name in ("rows", "check", "check/offsets"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "check" / "offsets" / ".0.torn.tmp").write_text("v1")
+    parquet.write_table(pa.Table.from_batches(rows_on("torn", 9)), tmp_path / "rows" / "1.parquet")
+    run(spark, where, tmp_path, "check", "torn")
+    assert len(stored(where, "torn")) == 9
 
 
 @pytest.mark.live

@@ -118,6 +118,9 @@ def test_one_parcel_in_a_thousand_is_kept_with_its_way_and_times() -> None:
     kept.parcel(frame[:20], (1,), 1)
     kept.parcel(event(b"a", b"", 1, 1, b"{"), (1,), 1)
     assert len(kept.after(0)["rows"]) == 2, "what cannot be read is left out"
+    for stamp in (10**18, True, "x"):
+        kept.parcel(event(b"a", b"", 1, 1, msgspec.json.encode({"$t": stamp})), (1,), 1)
+        assert kept.after(0)["rows"][-1]["published_us"] is None, "no time that a table can show"
 
 
 def test_topics_lie_below_the_brokers_name() -> None:

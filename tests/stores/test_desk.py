@@ -263,6 +263,19 @@ def test_an_answer_counts_only_if_it_comes_from_the_store_that_was_asked() -> No
     assert [one["log"] for one in json.loads(desk.answered().payload)["logs"]] == ["main"]
 
 
+def test_a_store_that_is_away_is_told_to_close_what_it_may_still_get() -> None:
+    """A store that stood still reads the request to open after the client has given up: the close follows it."""
+    desk = Desk()
+    desk.welcome()
+    desk.advertise()
+    desk.ask(do="open", store=STORE, channel=3, name="billing", filter="orders/#", proof="0" * 64)
+    desk.pass_ms(20_000)
+    desk.published.clear()
+    assert desk.ask(do="open", store=STORE, channel=4, filter="orders/#") == "store_unknown"
+    desk.ask(do="close", store=STORE, channel=3)
+    assert [json.loads(frame.payload)["body"]["do"] for frame in desk.published] == ["close"]
+
+
 def test_what_another_service_tells_in_a_form_that_nobody_knows_is_counted() -> None:
     desk = Desk()
     desk.hear(stores.FORGOTTEN, b'{"store": 7}')

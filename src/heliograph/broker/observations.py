@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from heliograph.model.publication import TIMESTAMP
+from heliograph.model.publication import stamp_of
 from heliograph.notes import Note
 from heliograph.wire.frames import HEAD
 from heliograph.wire.limits import HEAD_BYTES
@@ -112,12 +112,10 @@ def _first_of(frames: bytes) -> dict[str, Any] | None:
         headers = _headers(frames[top : top + header_length]) if header_length else {}
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
-    stamp = headers.get(TIMESTAMP)
-    published_us = stamp if isinstance(stamp, int) else None
     return {
         "topic": topic,
         "origin": f"{origin:016x}",
         "sequence": sequence,
         "bytes": length + 4,
-        "published_us": published_us,
+        "published_us": stamp_of(headers),
     }

@@ -317,9 +317,9 @@ def headers_of(frame: Frame) -> dict[str, Any]:
 
 
 def inboxes_of(headers: dict[str, Any]) -> list[bytes]:
-    """The inboxes that a publication names; empty if one of them is not an inbox, or if there are too many."""
+    """The inboxes that a publication names, each once; empty if one of them is no inbox, or if there are too many."""
     named = headers.get(DESTINATIONS)
     if not isinstance(named, list) or len(named) > DESTINATIONS_MAX:
         return []
     inboxes = [name.encode() for name in named if isinstance(name, str) and is_inbox(name)]
-    return inboxes if len(inboxes) == len(named) else []
+    return list(dict.fromkeys(inboxes)) if len(inboxes) == len(named) else []

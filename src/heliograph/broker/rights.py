@@ -3,7 +3,8 @@
 In:    what the service "rights" allows and forbids, after it checked advertisements, grants and keys; serial numbers of
        revoked certificates.
 Out:   may_publish and may_subscribe; a call for every root whose rights changed.
-State: per link the roots it may use, bounded; for a minute, those of sessions whose link broke; what each rests on.
+State: per link the roots it may use; for a minute, those of sessions whose link broke; what each rests on. All of them
+       together are bounded, and sessions without a link give way first.
 Not here: checking grants (discovery/topics/rights.py), rules for all other topics (access.py).
 
 A right belongs to one link and one root (``Topics/<uuid>``). It is not part of an access profile, so ten thousand
@@ -22,7 +23,7 @@ from heliograph.machine import Instant, LinkId, Timers
 from heliograph.model.identity import Identity
 
 RIGHTS_PER_LINK_MAX = 1_024
-RIGHTS_MAX = 200_000  # about 300 MiB if every one differs in all that it rests on
+RIGHTS_MAX = 200_000  # with those of sessions whose link broke: about 300 MiB if each differs in all it rests on
 PARKED_NS = 60_000_000_000  # for a session that lost its link: a client reconnects within seconds
 PARKED_MAX = 10_000  # sessions
 
@@ -54,7 +55,8 @@ class Rights:
         self._tell = tell
         self._links: dict[LinkId, dict[bytes, Right]] = {}
         self._count = 0
-        self._parked: dict[Session, tuple[Instant, dict[bytes, Right]]] = {}  # of sessions whose link broke
+        self._parked: dict[Session, tuple[Instant, dict[bytes, Right]]] = {}  # oldest first
+        self._parked_count = 0
         self._resting: dict[str, dict[tuple[LinkId | Session, bytes], None]] = {}  # grant or serial -> rights
 
     def __len__(self) -> int:
@@ -72,6 +74,11 @@ class Rights:
         right = None if rights is None else rights.get(root)
         return right is not None and right.subscribe
 
+    @property
+    def parked(self) -> int:
+        """How many rights are kept for sessions that have no link at the moment."""
+        return self._parked_count
+
     def heard(self, link: LinkId) -> list[str]:
         """The roots below which this link may subscribe."""
         return [root.decode() for root, right in self._links.get(link, {}).items() if right.subscribe]
@@ -82,6 +89,7 @@ class Rights:
         before = rights.get(root)
         if before is None and (len(rights) >= RIGHTS_PER_LINK_MAX or self._count >= RIGHTS_MAX):
             return False
+        self._make_room(1 if before is None else 0)
         if before is not None:
             self._unrest(link, root, before)
         rights[root] = right
@@ -134,6 +142,12 @@ class Rights:
 
     def _unpark(self, session: Session, root: bytes) -> None:
         self._unrest(session, root, self._parked[session][1].pop(root))
+        self._parked_count -= 1
+
+    def _make_room(self, wanted: int) -> None:
+        """Sessions without a link give way, those that have been away longest first."""
+        while self._parked and self._count + self._parked_count + wanted > RIGHTS_MAX:
+            self._forget_parked(next(iter(self._parked)))
 
     def leave(self, link: LinkId, session: Session, now: Instant) -> None:
         """The link is gone. Its session keeps its rights for a while, in case it resumes on another link."""
@@ -147,11 +161,23 @@ class Rights:
             self._unrest(link, root, right)
             self._rest(session, root, right)
         self._parked[session] = (now + PARKED_NS, rights)
+        self._parked_count += len(rights)
         if len(self._parked) > PARKED_MAX:
             self._forget_parked(next(iter(self._parked)))
+        if len(self._parked) == 1:
+            self._timers.set("parked", now + PARKED_NS, self._forget_late)
+
+    def _forget_late(self, now: Instant) -> None:
+        """Forget the rights of sessions that did not come back, the oldest first, one session at a time."""
+        oldest = next(iter(self._parked), None)
+        if oldest is not None and self._parked[oldest][0] <= now:
+            self._forget_parked(oldest)
+        if self._parked:
+            self._timers.set("parked", max(now, next(iter(self._parked.values()))[0]), self._forget_late)
 
     def _forget_parked(self, session: Session) -> tuple[Instant, dict[bytes, Right]]:
         until, rights = self._parked.pop(session, (0, {}))
+        self._parked_count -= len(rights)
         for root, right in rights.items():
             self._unrest(session, root, right)
         return until, rights

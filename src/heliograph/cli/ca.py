@@ -102,6 +102,8 @@ def issue(
     write_file(key, pair.key, force=force)
     write_file(certificate, pair.certificate, mode=PUBLIC, force=force)
     ends = facts_of(pair.certificate).ends
+    if Role.BROKER in roles and not hosts:
+        say("heliograph: without --host (or --localhost) clients can only reach it by naming its entity (server_name)")
     say(f"{entity} ({', '.join(roles)}) until {ends:%Y-%m-%d}: {certificate}, {key}")
 
 

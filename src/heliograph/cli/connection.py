@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from heliograph.errors import HeliographError, NotConnectedError, Reason, RefusedError
+from heliograph.errors import HeliographError, NotConnectedError, Reason, RefusedError, UsageError
 
 if TYPE_CHECKING:
     from heliograph.client.config import Target
@@ -103,27 +103,32 @@ def _connection(
         bool, typer.Option("--discover", help="Search at once, whatever is on port 4717: see `discover broker`.")
     ] = False,
 ) -> Connection:
+    if token_file is not None and not entity:
+        raise UsageError("--token-file goes with --entity: it says whose token it is")
     return Connection(
         None if discover else url or None, network, entity, token_file, authority, certificate, key, discover
     )
 
 
-_OPTIONS = inspect.signature(_connection, eval_str=True).parameters
-
-
 def with_connection(command: Callable[..., None]) -> Callable[..., None]:
     """The command with the options of a connection in place of its parameter ``there``."""
+    return with_options(command, "there", _connection)
+
+
+def with_options(command: Callable[..., None], name: str, make: Callable[..., Any]) -> Callable[..., None]:
+    """The command with the options that ``make`` takes in place of the parameter that it makes of them."""
     own = inspect.signature(command, eval_str=True)
+    options = inspect.signature(make, eval_str=True).parameters
 
     @wraps(command)
-    def reached(**given: Any) -> None:
-        there = _connection(**{name: given.pop(name) for name in _OPTIONS})
-        command(there=there, **given)
+    def built(**given: Any) -> None:
+        made = make(**{option: given.pop(option) for option in options})
+        command(**{name: made}, **given)
 
-    kept = [parameter for name, parameter in own.parameters.items() if name != "there"]
-    parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*kept, *_OPTIONS.values())]
-    reached.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
-    return reached
+    kept = [parameter for each, parameter in own.parameters.items() if each != name]
+    parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*kept, *options.values())]
+    built.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return built
 
 
 def shared_secret(file: Path | None) -> bytes | None:
@@ -135,8 +140,11 @@ def shared_secret(file: Path | None) -> bytes | None:
 
 def run(main: Coroutine[Any, Any, None]) -> None:
     """Run a command's work on the event loop."""
-    from heliograph.live.loop import run as run_loop
-
+    try:
+        from heliograph.live.loop import run as run_loop
+    except BaseException:  # Ctrl-C
+        main.close()
+        raise
     run_loop(main)
 
 

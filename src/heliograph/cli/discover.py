@@ -8,6 +8,7 @@ Not here: the search (live/discover.py), the options as data (client/discover.py
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -149,6 +150,7 @@ async def _watch(options: Discover, keyring: Keyring | None, interval: float, ex
         if chosen != last:
             last = chosen
             _print(found[0], explain, as_json)
+            sys.stdout.flush()
         await asyncio.sleep(interval)
 
 

@@ -8,6 +8,7 @@ Not here: what a command does (its own file).
 
 from __future__ import annotations
 
+import codecs
 import os
 import sys
 from functools import cache
@@ -25,6 +26,8 @@ from heliograph.cli import (
     evaluate,
     network,
     pipeline,
+    pipeline_report,
+    pipeline_shell,
     publish,
     replay,
     request,
@@ -42,6 +45,9 @@ from heliograph.cli import (
 from heliograph.cli.demo import command as demo
 from heliograph.cli.shape import HELP_OPTIONS, examples, fail_with
 from heliograph.errors import HeliographError
+
+PLAIN = "heliograph.plain"  # how characters are written that the terminal's encoding lacks
+_ASCII = {"└": "`", "├": "|", "│": "|", "─": "-", "→": "->", "…": "..."}
 
 app = typer.Typer(
     name="heliograph",
@@ -83,6 +89,8 @@ request.register(app)
 simulate.register(app)
 demo.register(app)
 app.add_typer(evaluate.app, name="evaluate")
+pipeline_report.register(pipeline.app)
+pipeline_shell.register(pipeline.app)
 app.add_typer(pipeline.app, name="pipeline")
 app.add_typer(config.app, name="config")
 app.add_typer(ca.app, name="ca")
@@ -94,6 +102,16 @@ version.register(app)
 def _help(context: typer.Context) -> None:
     assert context.parent is not None
     print(context.parent.get_help())
+
+
+def _plainly(error: UnicodeError) -> tuple[str, int]:
+    """Something for characters that the terminal does not have: lines and arrows as in ASCII drawings."""
+    assert isinstance(error, UnicodeEncodeError)
+    beyond = error.object[error.start : error.end]
+    return "".join(_ASCII.get(one) or one.encode("ascii", "backslashreplace").decode() for one in beyond), error.end
+
+
+codecs.register_error(PLAIN, _plainly)
 
 
 @cache
@@ -113,7 +131,7 @@ def prepare_streams() -> None:
     sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+            stream.reconfigure(errors=PLAIN)
 
 
 def reader_is_gone() -> bool:

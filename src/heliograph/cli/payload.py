@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from heliograph.cli.shape import say
 from heliograph.errors import UsageError
 from heliograph.maps.cells import readable
 from heliograph.model.topics import filter_fault, quoted, topic_fault
@@ -78,6 +79,8 @@ def check_filter(pattern: str) -> None:
     fault = filter_fault(pattern.encode("utf-8", "surrogatepass"))
     if fault is not None:
         raise UsageError(f"{quoted(pattern)} is not a topic filter: {fault}")
+    if "*" in pattern.split("/"):
+        say(f"heliograph: * is a character like others in {quoted(pattern)}: + is any one level, # is the rest")
 
 
 def header(text: str) -> tuple[str, str | int | float | bool]:

@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from heliograph.cli import connection as c
+from heliograph.cli.pipeline_decoded import NO_TABLES, DecodedOptions, with_tables
 from heliograph.cli.shape import FAILED, INTERRUPTED, examples, fail, group, say
+from heliograph.cli.spark_place import HERE, SparkPlace, with_spark
 from heliograph.cli.tables import show
 from heliograph.errors import UsageError
 
@@ -28,10 +30,6 @@ AsJson = Annotated[bool, typer.Option("--json", help="JSON, and nothing else.")]
 Folder = Annotated[
     str, typer.Option("--tables", envvar="HELIOGRAPH_TABLES", metavar="FOLDER", help="Where the tables are.")
 ]
-Master = Annotated[
-    str, typer.Option("--master", help="A Spark master, such as spark://host:7077. Default: this process.")
-]
-Remote = Annotated[str, typer.Option("--remote", help="A Spark Connect server, such as sc://host:15002.")]
 Since = Annotated[str, typer.Option("--since", metavar="DAY", help="Only from this day on, such as 2026-11-16.")]
 Until = Annotated[str, typer.Option("--until", metavar="DAY", help="Only up to this day.")]
 
@@ -39,28 +37,29 @@ app = group("Archive and analyse what flowed, on Spark.")
 
 
 @contextmanager
-def spark_for(master: str, remote: str) -> Iterator[Any]:
+def spark_for(at: SparkPlace) -> Iterator[Any]:
     """A session for one command. Errors are one line; Ctrl-C ends it cleanly."""
-    with working_spark(master, remote) as (spark, _):
+    with working_spark(at) as (spark, _):
         yield spark
 
 
 @contextmanager
-def working_spark(master: str, remote: str) -> Iterator[tuple[Any, Progress]]:
+def working_spark(at: SparkPlace) -> Iterator[tuple[Any, Progress]]:
     """The same, with what tells how the work goes on."""
     from heliograph.pipeline.plain import plain_errors
     from heliograph.pipeline.progress import progress
-    from heliograph.pipeline.session import quiet_counters, quiet_logs, session, stop
+    from heliograph.pipeline.session import quiet_counters, quiet_logs, session, stop, ui_address
 
-    if master and remote:
-        raise UsageError("give --master or --remote, not both")
+    settings = at.settings()
     try:
         with plain_errors():
             say("starting Spark …")
             quiet_logs()
             with progress(say) as told:
-                spark = session(master, remote, gives_way=not master)
+                spark = session(at.master, at.remote, settings=settings, gives_way=not at.master)
                 quiet_counters()
+                if (address := ui_address(spark)) is not None:
+                    say(f"Spark's UI: {address}")
                 told.watch(spark)
                 yield spark, told
     except KeyboardInterrupt:
@@ -96,8 +95,8 @@ def _archive(
     store: Annotated[str, typer.Option("--store", help="Only this store, by name or id.")] = "",
     follow: Annotated[bool, typer.Option("--follow", help="Go on until Ctrl-C.")] = False,
     every: Annotated[int, typer.Option("--every", metavar="SECONDS", help="With --follow: how often.", min=1)] = 10,
-    master: Master = "",
-    remote: Remote = "",
+    decoding: DecodedOptions = NO_TABLES,
+    at: SparkPlace = HERE,
     as_json: AsJson = False,
 ) -> None:
     from heliograph.pipeline import jobs
@@ -105,15 +104,16 @@ def _archive(
     # The first run reads everything present; later ones continue from the checkpoint.
     options = source_options(there) | {"startingOffsets": "earliest"}
     options |= {"store": store} if store else {}
-    token = None if master or remote else c.local_admin_file(there)  # workers elsewhere do not have the file
+    token = None if at.is_elsewhere else c.local_admin_file(there)  # workers elsewhere do not have the file
     if token is not None:
         options |= {"entity": c.LOCAL_ADMIN, "tokenFile": str(token)}
     may_read_all = token is not None or there.names_somebody
     options["subscribe"] = filter or ("#,System/#" if may_read_all else "#")
     if not filter and not may_read_all:
         say("System/# is left out: what brokers say of themselves is for administrators")
-    with spark_for(master, remote) as spark:
-        found = jobs.keep(spark, tables, options, follow=follow, seconds=every, say=say)
+    with spark_for(at) as spark:
+        decoded = decoding.tables(tables, options, say)
+        found = jobs.keep(spark, tables, options, follow=follow, seconds=every, say=say, decoded=decoded)
     show(found if as_json else found["tables"], as_json)
 
 
@@ -135,9 +135,11 @@ app.command(
     name="archive",
     help="Put what stores keep into Delta tables.",
     epilog=examples(
-        "heliograph pipeline archive --tables archive", "heliograph pipeline archive --tables archive --follow"
+        "heliograph pipeline archive --tables archive",
+        "heliograph pipeline archive --tables archive --follow",
+        "heliograph pipeline archive --tables archive --table 'readings=sensors/#:json'",
     ),
-)(c.with_connection(_archive))
+)(c.with_connection(with_spark(with_tables(_archive))))
 
 
 @app.command(
@@ -165,10 +167,11 @@ def _compact(
     help="List the tables and views of an archive, with their columns.",
     epilog=examples("heliograph pipeline catalogue --tables archive"),
 )
-def _catalogue(tables: Folder, master: Master = "", remote: Remote = "", as_json: AsJson = False) -> None:
+@with_spark
+def _catalogue(tables: Folder, at: SparkPlace = HERE, as_json: AsJson = False) -> None:
     from heliograph.pipeline import jobs
 
-    with spark_for(master, remote) as spark:
+    with spark_for(at) as spark:
         show(jobs.list_views(spark, tables), as_json)
 
 
@@ -177,6 +180,7 @@ def _catalogue(tables: Folder, master: Master = "", remote: Remote = "", as_json
     help="Ask the tables and views a question in SQL.",
     epilog=examples("heliograph pipeline sql --tables archive 'select topic, events from topics order by events desc'"),
 )
+@with_spark
 def _sql(
     query: Annotated[str, typer.Argument(metavar="QUERY", help="One statement.")],
     tables: Folder,
@@ -185,8 +189,7 @@ def _sql(
     ] = None,
     as_csv: Annotated[bool, typer.Option("--csv", help="All rows as CSV, and nothing else.")] = False,
     parquet: Annotated[str, typer.Option("--parquet", metavar="FOLDER", help="Write all rows there.")] = "",
-    master: Master = "",
-    remote: Remote = "",
+    at: SparkPlace = HERE,
     as_json: Annotated[bool, typer.Option("--json", help="All rows as JSON, and nothing else.")] = False,
 ) -> None:
     from heliograph.pipeline import answers, jobs
@@ -194,7 +197,7 @@ def _sql(
 
     if as_csv + as_json + bool(parquet) + (limit is not None) > 1:
         raise UsageError("give one of --limit, --json, --csv and --parquet: the last three are always all rows")
-    with spark_for(master, remote) as spark:
+    with spark_for(at) as spark:
         found = jobs.ask(spark, tables, query)
         if parquet:
             found.write.parquet(absolute(parquet))
@@ -227,8 +230,7 @@ def _match(
     replay: Annotated[
         str, typer.Option("--replay", metavar="PREFIX", help="Publish what was found below this topic.")
     ] = "",
-    master: Master = "",
-    remote: Remote = "",
+    at: SparkPlace = HERE,
     as_json: AsJson = False,
 ) -> None:
     from heliograph.pipeline import jobs
@@ -237,7 +239,7 @@ def _match(
     wanted = _subscriptions(filter, where, language, file)
     if replay and len(wanted) != 1:
         raise UsageError("--replay is for one subscription: give --filter")
-    with spark_for(master, remote) as spark:
+    with spark_for(at) as spark:
         found = jobs.match(spark, tables, wanted, since, until, save)
         if replay:
             rows = jobs.matched_events(spark, tables, wanted[0], since, until).toLocalIterator()
@@ -287,7 +289,7 @@ app.command(
     name="match",
     help="Show what subscriptions would have got from the past.",
     epilog=examples("heliograph pipeline match --tables archive --filter 'hosts/#' --where 'disk > 120'"),
-)(c.with_connection(_match))
+)(c.with_connection(with_spark(_match)))
 
 
 @app.command(
@@ -295,15 +297,15 @@ app.command(
     help="Find out how alike many requests are.",
     epilog=examples("heliograph pipeline similarity requests.jsonl"),
 )
+@with_spark
 def _similarity(
     file: Annotated[str, typer.Argument(metavar="FILE", help="Requests: filter, language, where, perhaps time.")],
-    master: Master = "",
-    remote: Remote = "",
+    at: SparkPlace = HERE,
     as_json: AsJson = False,
 ) -> None:
     from heliograph.pipeline import jobs
 
-    with spark_for(master, remote) as spark:
+    with spark_for(at) as spark:
         found = jobs.similarity(spark, file)
     if as_json:
         show(found, True)
@@ -318,15 +320,14 @@ def _network(
     there: c.Connection,
     tables: Folder,
     publish: Annotated[bool, typer.Option("--publish", help="Publish the advice on System/Advice.")] = False,
-    master: Master = "",
-    remote: Remote = "",
+    at: SparkPlace = HERE,
     as_json: AsJson = False,
 ) -> None:
     from dataclasses import asdict
 
     from heliograph.pipeline import jobs
 
-    with spark_for(master, remote) as spark:
+    with spark_for(at) as spark:
         found = jobs.network_figures(spark, tables)
     advice = [asdict(each) for each in found["advice"]]
     if publish:
@@ -370,7 +371,7 @@ app.command(
     name="network",
     help="Show delay, load and concentration, with advice.",
     epilog=examples("heliograph pipeline network --tables archive --publish"),
-)(c.with_connection(_network))
+)(c.with_connection(with_spark(_network)))
 
 
 @app.command(
@@ -378,15 +379,15 @@ app.command(
     help="Make tables and figures of measurements.",
     epilog=examples("heliograph evaluate brokers --quick --save results", "heliograph pipeline evaluate results"),
 )
+@with_spark
 def _evaluate(
     folder: Annotated[str, typer.Argument(metavar="FOLDER", help="Where `evaluate … --save` wrote.")],
-    master: Master = "",
-    remote: Remote = "",
+    at: SparkPlace = HERE,
     as_json: AsJson = False,
 ) -> None:
     from heliograph.pipeline import jobs
 
-    with spark_for(master, remote) as spark:
+    with spark_for(at) as spark:
         found = jobs.evaluate(spark, folder)
     show(found if as_json else found["table"], as_json)
     for path in found["figures"]:

@@ -50,7 +50,9 @@ def _publish(
     ],
     payload: Annotated[
         str,
-        typer.Argument(metavar="PAYLOAD", help="What to publish; - reads standard input, one publication per line."),
+        typer.Argument(
+            metavar="PAYLOAD", help="What to publish, after -- if it begins with -; - reads lines of standard input."
+        ),
     ],
     whole: Annotated[bool, typer.Option("--whole", help="With -: all of standard input is one publication.")] = False,
     as_json: Annotated[

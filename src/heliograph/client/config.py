@@ -53,6 +53,8 @@ class Target:
 
 def parse_target(address: str, server_name: str | None = None) -> Target:
     """``heliograph://host:port`` as a Target; scheme and port may be left out."""
+    if not isinstance(address, str):
+        raise UsageError(f"{address!r} is not an address: write {PLAIN}://host:port, as text")
     scheme, separator, rest = address.partition("://")
     if not separator:
         scheme, rest = PLAIN, address

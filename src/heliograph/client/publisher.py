@@ -31,6 +31,7 @@ from heliograph.errors import HeliographError, UsageError
 from heliograph.machine import Instant
 from heliograph.wire.bodies import Welcome
 from heliograph.wire.limits import PAYLOAD_BYTES_MAX
+from heliograph.wire.stores import StoreAdvertisement
 
 
 class Publisher:
@@ -108,15 +109,15 @@ class Publisher:
                 row_block(headers)
 
     def publish_linked(
-        self, command: commands.PublishReliably, store: str, previous: int, now: Instant
+        self, command: commands.PublishReliably, store: StoreAdvertisement, previous: int, now: Instant
     ) -> tuple[int, bytes]:
         """Publish along a store's chain; returns the first sequence and the frames. The caller has checked for room."""
         outgoing, writer = self.outgoing, self._writer
         writer.check_size(command.payloads)
-        to = [command.store.inbox] if command.part is not None and command.store is not None else None
+        to = None if command.part is None else [store.inbox]
         rest = b"" if command.part is None else b"," + json_values(command.part)
         block, flags = header_block(self.stamp(now), command.headers, command.expires_in_ms, command.content_type, to)
-        first, link = outgoing.assigned + 1, QualityLink(store, rest)
+        first, link = outgoing.assigned + 1, QualityLink(store.store, rest)
         if command.rows is None:
             topic = writer.topic(command.topic)
             run = writer.linked_frames(topic, block, command.payloads, first, previous, link, flags)

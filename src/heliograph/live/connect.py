@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from heliograph.client.config import (
     KEEP_ALIVE_MS,
@@ -31,6 +31,7 @@ from heliograph.live.client import Client
 from heliograph.live.environment import URL_VARIABLE, local_broker, network_from, options_from
 from heliograph.live.private_file import read_private
 from heliograph.live.stored import milliseconds
+from heliograph.live.subscription import not_awaited
 from heliograph.live.where import Connector, Shows
 from heliograph.notes import Note
 
@@ -61,6 +62,11 @@ class Connecting:
     async def __aenter__(self) -> Client:
         self._client = await self
         return self._client
+
+    if not TYPE_CHECKING:  # for type checkers it has no such attributes, which is what they should say
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise AttributeError(not_awaited("heliograph.connect(…)", "client", name))
 
     def _showing(self, shows: Shows) -> Connecting:
         """The same, with a function that returns the credential to show at an address."""

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from heliograph.broker.config import DEFAULT_PORT
 from heliograph.client.discover import DIRECTORY_OFFSET, LOCAL, Discover
+from heliograph.errors import UsageError
 
 URL_VARIABLE = "HELIOGRAPH_URL"
 NETWORK_VARIABLE = "HELIOGRAPH_NETWORK"
@@ -40,6 +41,8 @@ def local_directory() -> str:
 
 def network_from(given: str | None) -> str | None:
     """The network chosen by the program or by $HELIOGRAPH_NETWORK; None if neither did."""
+    if given is not None and not isinstance(given, str):
+        raise UsageError(f"network = {given!r}: give its name, as text")
     return given if given is not None else os.environ.get(NETWORK_VARIABLE) or None
 
 

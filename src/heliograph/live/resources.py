@@ -433,6 +433,8 @@ class ResourceCalls:
         ``async with``, or call ``withdraw()`` at the end.
         """
         check_word("model", model, MODELS)
+        if not isinstance(where, str):
+            raise UsageError(f"where is a text such as 'memory <= 64'; what never changes is attributes={where!r:.80}")
         fixed = fixed_condition(attributes or {})
         text = " and ".join(part for part in (fixed, where) if part)
         if not text:

@@ -446,6 +446,8 @@ class StoreFace:
         ``once``: the name is used for this batch only, and the store does not remember it. Without credentials, the
         name belongs to this user's secret on this machine, or to ``secret``, as a durable name does.
         """
+        if type(number) is not int:
+            raise UsageError(f"{number!r} is no number of a batch: a date, for example, is date.toordinal()")
         return Batch(self, store, publisher, number, query, once, secret)
 
     async def _publish_reliably(
@@ -563,7 +565,10 @@ def _pieces(publications: Iterable[Staged]) -> Iterable[tuple[list[Row], list[by
     rows: list[Row] = []
     payloads: list[bytes] = []
     size = 0
-    for topic, payload, *own in publications:
+    for number, one in enumerate(publications):
+        if not isinstance(one, tuple | list) or not 2 <= len(one) <= 3:
+            raise UsageError(f"publication {number} of the part is {one!r:.80}: give (topic, payload), or also headers")
+        topic, payload, *own = one
         data = payload.encode() if isinstance(payload, str) else bytes(payload)
         if size >= 1 << 17:
             yield rows, payloads

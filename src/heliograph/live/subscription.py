@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from inspect import isawaitable
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from heliograph.client import commands
 from heliograph.client.commands import Outcome, Request
@@ -212,6 +212,11 @@ class Subscription(Incoming):
             loop.call_exception_handler({"message": f"subscription {self.filter!r} ended", "exception": error})
 
 
+def not_awaited(call: str, what: str, name: str) -> str:
+    """What somebody should read who forgot to await."""
+    return f"this is not a {what} yet, so it has no {name!r}: write `{what} = await {call}`, or use `async with`"
+
+
 class Subscribing:
     """What ``client.subscribe(…)`` returns: await it, use it with ``async with``, or iterate over it."""
 
@@ -221,6 +226,11 @@ class Subscribing:
 
     def __await__(self) -> Generator[Any, None, Subscription]:
         return self._subscribe().__await__()
+
+    if not TYPE_CHECKING:  # for type checkers it has no such attributes, which is what they should say
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise AttributeError(not_awaited("client.subscribe(…)", "subscription", name))
 
     async def __aiter__(self) -> AsyncIterator[Publication]:
         """Subscribe, and iterate until the loop ends: ``async for publication in client.subscribe("sensors/#")``."""
@@ -251,6 +261,8 @@ class OpenSubscriptions:
 
     async def subscribe(self, command: SubscribeCommand, callback: Callback | None) -> Subscription:
         """Wait until a subscription is in force."""
+        if callback is not None and not callable(callback):
+            raise UsageError(f"callback = {callback!r}: give a function")
         self._subscribing[command.request] = command  # stays if we are cancelled: see ``begin``
         subscription: Subscription = await self._calls.wait(command, command.request)
         if callback is not None:

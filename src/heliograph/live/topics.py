@@ -44,6 +44,7 @@ from heliograph.errors import ProtocolError, RefusedError, UsageError
 from heliograph.live.options import TopicLanguageName, TopicSearchOptions
 from heliograph.live.topic_desk import TopicDesk, chain_of, ms_of
 from heliograph.live.topic_keys import TopicKeyCalls, advertised_in, topic_id
+from heliograph.model.identity import entity_is_valid
 from heliograph.repository import Scalar
 from heliograph.trust import envelope
 
@@ -194,6 +195,7 @@ class TopicCalls(TopicKeyCalls):
         the owner of the topic revokes a grant, the key changes; holders of our other grants get the new one from us.
         """
         keyring = self._desk.statements.keyring
+        self._check_grant(topic, holder, using)
         now_ms = time_ns() // 1_000_000
         grant = TopicGrant(
             secrets.token_bytes(16),
@@ -220,6 +222,29 @@ class TopicCalls(TopicKeyCalls):
         self._desk.epochs.granted(grant.topic, grant.id, holder_there, grant.expires_ms)
         all_chains = list(dict.fromkeys([*chains_there, key.chain]))
         return GrantBundle(using.advertise, all_chains, grants, sealed, key.statement)
+
+    def _check_grant(self, topic: OwnTopic | FoundTopic, holder: str, using: GrantBundle | None) -> None:
+        """UsageError for a grant that every broker would refuse, as far as we can know it."""
+        if not entity_is_valid(holder):
+            raise UsageError(f"{holder!r} is not an entity id")
+        advertisement, own = topic.advertisement, self._desk.entity
+        if using is None or not using.grants:
+            if advertisement.creator != own:
+                raise UsageError(
+                    f"the topic belongs to {advertisement.creator}, and you are {own}: show the grant that lets you "
+                    "delegate (using=, --using), or ask its owner"
+                )
+            return
+        try:
+            last = glance_grant(using.grants[-1])
+        except ProtocolError as error:
+            raise RefusedError(error.reason, error.detail) from None
+        if last.topic != advertisement.id:
+            raise UsageError("the grant to delegate from is for another topic")
+        if last.holder != own:
+            raise UsageError(f"the grant to delegate from was given to {last.holder}, and you are {own}")
+        if not last.delegate:
+            raise UsageError("the grant to delegate from does not allow it: its giver has to make it with --delegate")
 
     def _key_for(self, topic: OwnTopic | FoundTopic, key: TopicKey | None, certificate: bytes | str) -> TopicKey | None:
         """The key that a grant includes."""

@@ -52,7 +52,7 @@ Point = tuple[float, float]
 def draw(view: NetworkView) -> str:
     """The drawing."""
     clusters = view.clusters
-    places, centres, reach = _places(clusters, view.links)
+    places, centres, reach = arranged(clusters, view.links)
     colours = {name: COLOURS[number % len(COLOURS)] for number, name in enumerate(clusters)}
     left, top, width, height = _frame(centres, reach)
     lines = [
@@ -89,7 +89,7 @@ def _frame(centres: dict[str, Point], reach: dict[str, float]) -> tuple[float, f
     return (left + right - width) / 2, top, width, bottom - top + LEGEND_HEIGHT
 
 
-def _places(
+def arranged(
     clusters: dict[str, list[SeenBroker]], links: Sequence[SeenLink]
 ) -> tuple[dict[str, Point], dict[str, Point], dict[str, float]]:
     """The position of each broker, the centre of each cluster, and the radius of each cluster."""

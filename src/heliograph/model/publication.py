@@ -8,13 +8,15 @@ Not here: frame bytes (wire/frames.py), routing (broker/).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 # Reserved headers begin with "$"; publishers' own never do.
 TIMESTAMP = "$t"  # network time in microseconds since 1970 at the publisher
+STAMP_MIN = -62_135_596_800_000_000  # the year 1: what no table or calendar can show is no time
+STAMP_MAX = 253_402_300_799_999_999  # … and the year 9999
 UNSYNCHRONISED = "$u"  # present and true while the publisher's clock is not synchronised to network time
 EXPIRY = "$x"  # network time in microseconds after which it has expired
 TYPE = "$y"  # content type of the payload
@@ -84,9 +86,9 @@ class Publication:
 
     @property
     def timestamp_us(self) -> int | None:
-        """When it was published, in microseconds since 1970, if the publisher gave a time."""
-        stamp = self.all_headers.get(TIMESTAMP)
-        return stamp if isinstance(stamp, int) else None
+        """When it was published, in microseconds since 1970, if the publisher gave a time between the years 1 and
+        9999."""
+        return stamp_of(self.all_headers)
 
     @property
     def synchronised(self) -> bool:
@@ -179,3 +181,9 @@ class StoredRun:
 
     def __repr__(self) -> str:
         return f"StoredRun({len(self.positions)} publications, {self.store}/{self.before}-{self.after})"
+
+
+def stamp_of(headers: Mapping[str, Any]) -> int | None:
+    """The time in headers that any client may have written, if it is one that tables and calendars can show."""
+    stamp = headers.get(TIMESTAMP)
+    return stamp if type(stamp) is int and STAMP_MIN <= stamp <= STAMP_MAX else None

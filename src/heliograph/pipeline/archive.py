@@ -3,23 +3,26 @@
 In:    a stream or a batch with the columns of the source (format "heliograph").
 Out:   rows in the tables of kinds.py, and in ``quarantine``.
 State: a checkpoint folder of Spark; the tables themselves record which batches they contain.
-Not here: the source (source.py), tables (tables.py).
+Not here: the source (source.py), tables (tables.py), payloads as columns (decoded_tables.py).
 
-In each micro-batch the kinds that occur are written one after the other, each with the number of the batch. After a
-crash Spark repeats the batch with the same number and the same rows, and tables that already have it skip it.
+In each micro-batch events are written first, then the other kinds that occur, each with the number of the batch. After
+a crash Spark repeats the batch with the same number and the same rows, and tables that already have it skip it.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyarrow import fs
 
+from heliograph.pipeline.decoded_tables import DecodedTables
 from heliograph.pipeline.kinds import (
+    EVENT,
     KEYS,
     KINDS,
     PAYLOAD_BYTES_MAX,
@@ -48,13 +51,14 @@ def start(
     seconds: int = 10,
     checkpoint: str = "",
     say: Progress | None = None,
+    decoded: DecodedTables | None = None,
 ) -> StreamingQuery:
     """Archive a stream. ``once``: everything present, then stop; otherwise every few seconds."""
     tables = LakeTables(root)
     place = checkpoint or f"{tables.root}/{CHECKPOINT}"
 
     def write(batch: DataFrame, number: int) -> None:
-        counts = add(batch, tables, query_id(place), number)
+        counts = add(batch, tables, query_id(place), number, decoded)
         if say is not None and counts:
             say(f"batch {number}: " + ", ".join(f"{name} +{count:,}" for name, count in counts.items()))
 
@@ -64,10 +68,60 @@ def start(
     return writing.trigger(processingTime=f"{seconds} seconds").start()
 
 
-def add(batch: DataFrame, tables: LakeTables, query: str, number: int) -> dict[str, int]:
-    """Add one batch to the tables. Returns the number of rows added, by table."""
-    rows = _outfitted(batch, tables).persist()
+def add(
+    batch: DataFrame, tables: LakeTables, query: str, number: int, decoded: DecodedTables | None = None
+) -> dict[str, int]:
+    """Add one batch to the tables. Returns the number of rows added, by table.
+
+    Most batches are events alone: then one job writes them, and tells that there is nothing else.
+    """
+    from pyspark.sql import functions as f
+
+    rows = _outfitted(batch)
+    seen = _Seen(0, 1, 1) if decoded is not None else _add_events(rows, tables, query, number)
+    counts = {EVENT: seen.events}
+    if seen.others or seen.large:
+        rest = rows if seen.large else rows.where(f.col("kind") != EVENT)
+        counts |= _add_kinds(rest, tables, query, number, decoded, has_large=seen.large > 0)
+    return {name: count for name, count in counts.items() if count}
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What a batch has: events that are in their table now; others, and large payloads, for which more is to do."""
+
+    events: int
+    others: int
+    large: int
+
+
+def _add_events(rows: DataFrame, tables: LakeTables, query: str, number: int) -> _Seen:
+    """Add the events, unless some payload is large: then nothing is added."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as f
+
+    if tables.has(EVENT, f"{query}/{EVENT}", number):
+        return _Seen(0, 1, 1)  # an earlier attempt came so far: what else there is, is not known
+    (kind,) = (each for each in KINDS if each.name == EVENT)
+    told = Observation()
+    is_event, is_large = f.col("kind") == EVENT, f.coalesce(f.col("length") > PAYLOAD_BYTES_MAX, f.lit(False))
+    seen = {"events": is_event, "others": ~is_event, "large": is_large}
+    small = rows.observe(told, *(f.count_if(each).alias(name) for name, each in seen.items())).where(~is_large)
+
+    def count() -> int:
+        return 0 if told.get["large"] else int(told.get["events"])
+
+    added = tables.add(EVENT, kind.table(kind.rows(small)), kind.by, f"{query}/{EVENT}", number, count)
+    return _Seen(added, told.get["others"], told.get["large"])
+
+
+def _add_kinds(
+    batch: DataFrame, tables: LakeTables, query: str, number: int, decoded: DecodedTables | None, *, has_large: bool
+) -> dict[str, int]:
+    """Add rows of any kinds, one kind after the other."""
+    kept = batch.persist()
     try:
+        rows = _filed(kept, tables) if has_large else kept
         present = _by_kind(rows)
         kinds = [kind for kind in KINDS if kind.name in present]
         bad = _quarantined(rows, kinds, QUARANTINE in present)
@@ -83,9 +137,11 @@ def add(batch: DataFrame, tables: LakeTables, query: str, number: int) -> dict[s
             apart = dated(bad.select(*QUARANTINE_COLUMNS), ("date",))
             all_bad = sum(unread.values())
             counts[QUARANTINE] = tables.add(QUARANTINE, apart, ("date",), f"{query}/{QUARANTINE}", number, all_bad)
-        return {name: count for name, count in counts.items() if count}
+        for name, count in ({} if decoded is None else decoded.add(rows, query, number)).items():
+            counts[name] = counts.get(name, 0) + count
+        return counts
     finally:
-        rows.unpersist()
+        kept.unpersist()
 
 
 def query_id(checkpoint: str) -> str:
@@ -115,8 +171,8 @@ def _quarantined(rows: DataFrame, kinds: list[TableKind], has_others: bool) -> D
     return union
 
 
-def _outfitted(batch: DataFrame, tables: LakeTables) -> DataFrame:
-    """Rows with their kind and the length of their payload; large payloads are moved to files."""
+def _outfitted(batch: DataFrame) -> DataFrame:
+    """Rows with their kind and the length of their payload."""
     from pyspark.sql import functions as f
 
     wanted = (*KEYS, "topic", "value", "timestamp", "headers", "origin", "sequence", "synchronised")
@@ -126,10 +182,16 @@ def _outfitted(batch: DataFrame, tables: LakeTables) -> DataFrame:
     # Not every store reports when it took a publication; the time of publication is the next best constant value.
     when = f.coalesce("stored", "timestamp", f.timestamp_seconds(f.lit(0)))
     rows = batch.select(*wanted).withColumn("stored", when).withColumn("length", f.length("value").cast("long"))
-    rows = rows.withColumn("value_file", f.lit(None).cast("string"))
+    return with_kind(rows.withColumn("value_file", f.lit(None).cast("string")))
+
+
+def _filed(rows: DataFrame, tables: LakeTables) -> DataFrame:
+    """The same with large payloads moved to files. It reads the rows twice, so they should be kept in memory."""
+    from pyspark.sql import functions as f
+
     large = f.col("length") > PAYLOAD_BYTES_MAX
     filed = rows.where(large).mapInArrow(_filing(f"{tables.root}/{PAYLOADS}"), rows.schema)
-    return with_kind(rows.where(~large | f.col("length").isNull()).unionByName(filed))
+    return rows.where(~large | f.col("length").isNull()).unionByName(filed)
 
 
 _MISSING = {"synchronised": "boolean", "sequence": "long", "partition": "int", "offset": "long"}

@@ -244,11 +244,11 @@ VIEWS: tuple[SqlView, ...] = (
 )
 
 
-def register(spark: SparkSession, tables: LakeTables) -> list[str]:
-    """Register all tables and views in SQL, and return their names."""
+def register(spark: SparkSession, tables: LakeTables, since: str = "", until: str = "") -> list[str]:
+    """Register all tables and views in SQL, limited to some days if given, and return their names."""
     names = tables.names()
     for name in names:
-        rows = tables.read(spark, name)
+        rows = tables.read(spark, name, since, until)
         (_grown(spark, name, rows) if name in GROWN else rows).createOrReplaceTempView(name)
     known = {*names, *MAY_BE_ABSENT}
     for name in MAY_BE_ABSENT:

@@ -9,36 +9,73 @@ Not here: options (cli/pipeline.py), the session (session.py), the work itself (
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heliograph.errors import UsageError
 from heliograph.pipeline import archive, catalogue, evaluation, history, network, requests
 from heliograph.pipeline.answers import all_rows
+from heliograph.pipeline.contracts import CONTRACT, contract_of
+from heliograph.pipeline.decoded_tables import DecodedTable, DecodedTables
+from heliograph.pipeline.options import read_options
+from heliograph.pipeline.rejected import rejected_to
 from heliograph.pipeline.tables import LakeTables, absolute
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from heliograph.live.blocking import BlockingClient
 
 PUBLISHED_MAX = 1_000_000
 WAIT_S = 1
 
 
 def keep(
-    spark: SparkSession, root: str, options: Mapping[str, str], *, follow: bool, seconds: int, say: archive.Progress
+    spark: SparkSession,
+    root: str,
+    options: Mapping[str, str],
+    *,
+    follow: bool,
+    seconds: int,
+    say: archive.Progress,
+    decoded: DecodedTables | None = None,
 ) -> dict[str, Any]:
     """Archive what stores keep: everything present, or continuously until Ctrl-C."""
     stream = spark.readStream.format("heliograph").options(**options).load()
-    query = archive.start(stream, root, once=not follow, seconds=seconds, say=say)
+    query = archive.start(stream, root, once=not follow, seconds=seconds, say=say, decoded=decoded)
+    if decoded is not None and follow:
+        decoded.follow()
     try:
         while not query.awaitTermination(WAIT_S):
             pass
     except KeyboardInterrupt:
         query.stop()
         raise
+    if decoded is not None:
+        decoded.complete(spark)
     tables = LakeTables(root)
     return {"tables": {name: tables.rows(name) for name in tables.names()}}
+
+
+def decoded_tables(
+    root: str, options: Mapping[str, str], wanted: Sequence[DecodedTable], rejected: str, say: archive.Progress
+) -> DecodedTables:
+    """Tables of payloads, checked; contracts are asked for. ``rejected``: the topic for payloads that do not fit."""
+    if rejected and not wanted:
+        raise UsageError("--rejected-to is for payloads that fit no --table")
+    if any(each.schema.format == CONTRACT for each in wanted):
+        with read_options(options, True).connect() as client:
+            wanted = [_described(client, each) for each in wanted]
+    reject = rejected_to(rejected, options, [each.filter for each in wanted]) if rejected else None
+    return DecodedTables(LakeTables(root), wanted, say, reject)
+
+
+def _described(client: BlockingClient, table: DecodedTable) -> DecodedTable:
+    if table.schema.format != CONTRACT:
+        return table
+    return replace(table, schema=contract_of(client, table.filter, table.schema.message))
 
 
 def compact(root: str, kept_hours: int | None, *, force: bool = False) -> list[dict[str, Any]]:

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from heliograph.model.publication import STAMP_MAX, STAMP_MIN
 from heliograph.pipeline.broker_messages import as_json as broker_as_json
 from heliograph.pipeline.topic_messages import as_json
 
@@ -37,7 +38,12 @@ ROW_SCHEMA = (
 )
 _BROKER = "get(split(topic, '/'), 2) as broker"
 _ABOUT = "get(split(topic, '/'), 3) as about"
-_TIME = "timestamp_micros(body.time_us) as time"
+# Brokers and clients chose these numbers; Python cannot even print a table with the year 33658.
+_MICROS = f"if({{0}} between {STAMP_MIN} and {STAMP_MAX}, {{0}}, null)"
+_TIMESTAMP = f"timestamp_micros({_MICROS})"
+_TIME = _TIMESTAMP.format("body.time_us") + " as time"
+_DELAY_MS = "(double(body.time_us) - double(body.published_us)) / 1000"
+DELAY_MS_MIN, DELAY_MS_MAX = -60_000, 3_600_000  # outside, it only shows that the publisher's clock is wrong
 _HOUR_US = 3_600 * 1_000_000
 _DAY_US = 24 * _HOUR_US
 _TIME_OF_DAY = f"pmod(unix_micros(stored), {_DAY_US})"
@@ -182,9 +188,9 @@ KINDS: tuple[TableKind, ...] = (
             _BROKER,
             _TIME,
             *(f"body.{name} as {name}" for name in ("topic", "origin", "sequence", "bytes", "way")),
-            "timestamp_micros(body.published_us) as published",
+            _TIMESTAMP.format("body.published_us") + " as published",
             "size(body.way) as hops",
-            "(double(body.time_us) - double(body.published_us)) / 1000 as delay_ms",
+            f"if({_DELAY_MS} between {DELAY_MS_MIN} and {DELAY_MS_MAX}, {_DELAY_MS}, null) as delay_ms",
         ),
     ),
     TableKind(
@@ -234,7 +240,7 @@ KINDS: tuple[TableKind, ...] = (
         "id string, at bigint, what string, name string, owner string, host string, model string, `where` string, "
         "`values` string",
         (
-            "timestamp_micros(body.at div 1000) as time",
+            _TIMESTAMP.format("body.at div 1000") + " as time",
             *(f"body.{name} as {name}" for name in ("id", "what", "name", "owner", "host", "model")),
             "body.`where` as condition",
             "body.`values` as attributes",
@@ -250,8 +256,8 @@ KINDS: tuple[TableKind, ...] = (
             _TIME,
             *(f"body.{name} as {name}" for name in ("what", "id", "is_sealed", "uuid", "created_topic", "owner")),
             *(f"body.{name} as {name}" for name in ("institution", "space", "directory", "is_encrypted", "readers")),
-            "timestamp_micros(body.created_us) as created",
-            "timestamp_micros(body.expires_us) as expires",
+            _TIMESTAMP.format("body.created_us") + " as created",
+            _TIMESTAMP.format("body.expires_us") + " as expires",
             *(f"body.{name} as {name}" for name in ("attributes", "query")),
             "origin as publisher",
         ),
@@ -270,7 +276,7 @@ KINDS: tuple[TableKind, ...] = (
             *(f"body.{name} as {name}" for name in ("lifetime_s", "host", "ports", "address", "island", "brokers")),
             *(f"body.{name} as {name}" for name in ("geography", "institution", "network", "withdrawn", "distances")),
             *(f"body.{name} as {name}" for name in ("request", "requester", "role", "by", "directory")),
-            "timestamp_micros(body.issued_us) as issued",
+            _TIMESTAMP.format("body.issued_us") + " as issued",
             "origin as publisher",
         ),
         as_json=broker_as_json,

@@ -24,7 +24,7 @@ DETOUR_HOPS = 3  # brokers on a path from which a direct link is worth consideri
 DETOUR_SAMPLES = 3  # fewer say little about delay
 SAVED_LEAST = 0.05  # of all delay between brokers, by a direct link
 
-_FIGURES: dict[str, tuple[tuple[str, ...], str]] = {
+FIGURES: dict[str, tuple[tuple[str, ...], str]] = {
     "delay": (
         ("hops",),
         """select broker, count(*) as samples, round(avg(delay_ms), 3) as mean_ms,
@@ -104,6 +104,8 @@ _FIGURES: dict[str, tuple[tuple[str, ...], str]] = {
     ),
 }
 
+ADVISING = ("concentration", "links", "load", "ways")  # the figures that advice is made of
+
 
 @dataclass(frozen=True, slots=True)
 class Advice:
@@ -122,7 +124,7 @@ class Advice:
 def figures(spark: SparkSession, tables: LakeTables) -> dict[str, DataFrame]:
     """Every figure whose tables exist."""
     there = set(register(spark, tables))
-    return {name: spark.sql(sql) for name, (needs, sql) in _FIGURES.items() if set(needs) <= there}
+    return {name: spark.sql(sql) for name, (needs, sql) in FIGURES.items() if set(needs) <= there}
 
 
 def advise(found: dict[str, list[dict[str, Any]]]) -> list[Advice]:

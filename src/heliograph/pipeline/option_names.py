@@ -19,7 +19,7 @@ _SHARED = ("url", "network", "entity", "tokenFile", "authority", "certificate", 
 _READ = (
     *("subscribe", "subscribePattern", "startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp"),
     *("minPartitions", "failOnDataLoss", "includeHeaders", "where", "language", "columns", "attributes"),
-    *("except", "failOnWithheld"),
+    *("except", "failOnWithheld", "grants", "decode", "payloadSchema"),
 )
 _READ_ONCE = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 _READ_ON = (
@@ -36,6 +36,9 @@ USES = {
     BATCH_SINK: (*_SHARED, *_WRITE, "batch"),
     STREAM_SINK: (*_SHARED, *_WRITE, "checkpointLocation"),
 }
+SAMPLED = [
+    name.lower() for name in (*_SHARED, "subscribe", "subscribePattern", "where", "language")
+]  # as to read a few
 KNOWN = tuple(dict.fromkeys(name for names in USES.values() for name in names))
 _HINTS = {
     "assign": "a store has one log, so the option store says which are read",

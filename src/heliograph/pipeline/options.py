@@ -18,8 +18,10 @@ from heliograph.errors import UsageError
 from heliograph.matching.languages import compile
 from heliograph.matching.languages.patterns import pattern as check_pattern
 from heliograph.model.topics import filter_fault
+from heliograph.pipeline.created_topics import show_rights
 from heliograph.pipeline.option_names import BATCH, STREAM, TABLE, check_names, written
 from heliograph.pipeline.patience import PATIENCE_S
+from heliograph.pipeline.payloads.formats import PayloadSchema
 from heliograph.pipeline.rows import COLUMNS, parse_attributes, schema_of
 
 if TYPE_CHECKING:
@@ -76,6 +78,8 @@ class SourceOptions:
     secret_file: str = ""  # with a reader or publisher, and without credentials: the secret of its name
     patience_s: int = PATIENCE_S  # with a store or broker that is away
     connection: Mapping[str, str] = field(default_factory=dict)
+    grants: tuple[str, ...] = ()  # files
+    payload: PayloadSchema | None = None  # with what payloads are decoded; it is found later than the rest
 
     @property
     def schema(self) -> pa.Schema:
@@ -94,7 +98,14 @@ class SourceOptions:
         where = list(urls) or given.get("url") or None
         give_up = max(1, self.patience_s) if patiently else None
         timeout = TIMEOUT_S if give_up is None else max(TIMEOUT_S, give_up)
-        return connect_blocking(where, name="spark", timeout=timeout, give_up=give_up, **options)
+        client = connect_blocking(where, name="spark", timeout=timeout, give_up=give_up, **options)
+        try:
+            if self.grants or "certificate" in given:  # who is not proven has no right
+                show_rights(client, self.filters, self.grants)
+        except BaseException:
+            client.close()
+            raise
+        return client
 
 
 def read_options(given: Mapping[str, str], streaming: bool, use: str = "") -> SourceOptions:
@@ -143,6 +154,7 @@ def read_options(given: Mapping[str, str], streaming: bool, use: str = "") -> So
         secret_file=words.get("secretfile", ""),
         patience_s=PATIENCE_S if patience_s is None else patience_s,
         connection={name: words[name] for name in CONNECTION if name in words},
+        grants=tuple(filter(None, (each.strip() for each in words.get("grants", "").split(",")))),
     )
     if not use:
         _check_sense(read, streaming, words)

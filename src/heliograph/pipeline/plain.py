@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from heliograph.errors import HeliographError
 
 LINE_MAX = 300
+LIBRARIES = ("pyspark", "py4j", "deltalake", "_internal", "pyarrow", "grpc")
 _CALL = re.compile(r"^An error occurred while calling \S+\n: (?:[\w.$]+: )?")  # of Java, by Python; then what is wrong
 JAVA_GONE = "Java, which runs Spark, has ended, perhaps for lack of memory: run the command again, nothing is lost"
 
@@ -38,6 +39,7 @@ _MEANINGS: tuple[tuple[str, str], ...] = (
     (r"Answer from Java side is empty|Error while sending or receiving", JAVA_GONE),
     (r"^An error occurred while calling \S+$|JAVA_GATEWAY_EXITED", JAVA_GONE),
     (r"PARSE_SYNTAX_ERROR\S*\s*(.+)", "the SQL is not understood: {0}"),
+    (r"year \S+ is out of range", "a time beyond the year 9999 cannot be shown: select unix_micros() of the column"),
     (r"Connection refused.*?sc://|UNAVAILABLE", "the Spark Connect server does not answer: check --remote"),
     (r"All masters are unresponsive|Failed to connect to master", "the Spark master does not answer: check --master"),
 )  # fmt: skip
@@ -73,5 +75,9 @@ def meaning(text: str) -> str:
 
 
 def _is_foreign(error: Exception) -> bool:
-    """True for an error of a library that the pipeline uses."""
-    return type(error).__module__.split(".")[0] in ("pyspark", "py4j", "deltalake", "_internal", "pyarrow", "grpc")
+    """True for an error of a library that the pipeline uses, or one that was raised inside such a library."""
+    inside = error.__traceback__
+    while inside is not None and inside.tb_next is not None:
+        inside = inside.tb_next
+    names = [type(error).__module__, "" if inside is None else str(inside.tb_frame.f_globals.get("__name__", ""))]
+    return any(name.split(".")[0] in LIBRARIES for name in names)

@@ -18,6 +18,7 @@ from heliograph.model.topics import matches
 from heliograph.pipeline.offsets import DataLossError, LogRange, complete, list_logs
 from heliograph.pipeline.options import SourceOptions
 from heliograph.pipeline.patience import patiently
+from heliograph.pipeline.payloads.decoding import with_payloads
 from heliograph.pipeline.rows import UNKNOWN, matching, parse_attributes, to_batch
 
 if TYPE_CHECKING:
@@ -50,7 +51,8 @@ def read_range(options: SourceOptions, part: LogRange) -> Iterator[pa.RecordBatc
                 for data, positions, taken in _joined(cast("Iterable[StoredRun]", runs)):
                     batch = to_batch(part.store, data, positions, _read_columns(options), attributes, taken=taken)
                     batch = _once(batch, (*options.excepted, *filters[:number]), options.pattern)
-                    yield batch if len(batch.schema) == len(options.schema) else batch.select(options.schema.names)
+                    batch = batch if len(batch.schema) == len(options.schema) else batch.select(options.schema.names)
+                    yield from with_payloads(batch, options.payload)
                 if runs.lost and options.fail_on_loss:
                     raise DataLossError(
                         f"store {part.store} cannot read {runs.lost} of the positions {part.start} to {part.end - 1}: "

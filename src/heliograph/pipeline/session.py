@@ -16,6 +16,7 @@ import atexit
 import importlib.util
 import logging
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -33,8 +34,11 @@ if TYPE_CHECKING:
 
 LOCAL = "local"
 MASTER = f"{LOCAL}[*]"
+WHERE = "spark.master"
+PACKAGES = "spark.jars.packages"
 DAEMON = "heliograph.pipeline.daemon"
 HEAP = "2g"
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 STACK = "-Xss32m"  # of a thread, at most: Spark searches the text of a stopped query's error with deep recursion
 NICE = 5  # what else runs gets three quarters of a processor that both want; with 15, starting could take minutes
 GATEWAY = "py4j"  # the package through which PySpark calls Java
@@ -50,6 +54,8 @@ SETTINGS: dict[str, str] = {
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.sources.partitionOverwriteMode": "dynamic",
     "spark.sql.files.ignoreMissingFiles": "false",
+    # A process killed while it wrote its first offset leaves a temporary file, after which no restart would be allowed.
+    "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
     "spark.sql.adaptive.coalescePartitions.minPartitionSize": "4m",
 }
 _LOG4J = """rootLogger.level = error
@@ -84,31 +90,35 @@ def session(
 ) -> SparkSession:
     """The session of this process; created on first use. ``remote`` is a Spark Connect server (``sc://host:port``).
 
-    If it ``gives_way``, this process and an embedded Spark have a low priority.
+    ``settings`` go first, then what spark-submit or spark-defaults.conf say, then ours. A session that the program made
+    by itself is used as it is. If it ``gives_way``, this process and an embedded Spark have a low priority.
     """
     if _made:
         return _made[0]
-    prepare()
-    if gives_way and not remote:
-        give_way()
+    given, told = dict(settings or {}), _defaults()
+    is_submitted = SUBMITTED in os.environ
+    where = master or given.get(WHERE) or ("" if is_submitted else told.get(WHERE, MASTER))  # spark-submit has set it
+    is_local = where.startswith(LOCAL) and not remote
+    if is_submitted and PACKAGES in given:
+        raise UsageError("give --packages to spark-submit: it has to fetch them before it starts this command")
+    prepare(is_local=is_local)
     from pyspark.sql import SparkSession
 
+    if (active := SparkSession.getActiveSession()) is not None:
+        return active
+    if gives_way and is_local:
+        give_way()
     builder = SparkSession.builder.appName(name)
     if remote:
         made = builder.remote(remote).getOrCreate()
-        for key, value in SETTINGS.items():
+        for key, value in {**SETTINGS, **given}.items():
             if key.startswith("spark.sql."):  # the others belong to the server
                 made.conf.set(key, value)
     else:
-        folder = work_folder()
-        wanted = {**SETTINGS, **_folders(folder), **(settings or {})}
-        if "spark.driver.memory" not in wanted:
-            wanted["spark.driver.memory"] = HEAP
-        if master or SUBMITTED not in os.environ:  # otherwise spark-submit has set it
-            builder = builder.master(master or MASTER)
-            if (master or MASTER).startswith(LOCAL):
-                wanted.setdefault("spark.python.daemon.module", DAEMON)
-                wanted.setdefault("spark.executor.heartbeatInterval", "2s")  # rows of running tasks, for progress.py
+        wanted = {**_own(is_local), **(_submitted() if is_submitted else told), **given}
+        wanted |= {WHERE: where} if where else {}
+        if not is_submitted and STACK not in wanted[JAVA_OPTIONS]:
+            wanted[JAVA_OPTIONS] += f" {STACK}"
         for key, value in wanted.items():
             builder = builder.config(key, value)
         with _ending_together():
@@ -116,6 +126,47 @@ def session(
         made.sparkContext.setLogLevel("ERROR")
     _made.append(made)
     return made
+
+
+def _own(is_local: bool) -> dict[str, str]:
+    """Our settings. What Java itself needs to know is too late if spark-submit has started it."""
+    work = work_folder()
+    found = {**SETTINGS, "spark.sql.warehouse.dir": f"{work}/warehouse", "spark.local.dir": f"{work}/local"}
+    if SUBMITTED not in os.environ:
+        found |= {"spark.driver.memory": HEAP, JAVA_OPTIONS: f"-Dderby.system.home={work} -XX:+UseParallelGC {STACK}"}
+    if is_local:
+        found |= {"spark.python.daemon.module": DAEMON}
+        found |= {"spark.executor.heartbeatInterval": "2s"}  # rows of running tasks, for progress.py
+    return found
+
+
+def _submitted() -> dict[str, str]:
+    """What spark-submit was told, also by its files."""
+    from pyspark import SparkConf, SparkContext
+
+    SparkContext._ensure_initialized()  # the Java that spark-submit started
+    return dict(SparkConf(_jvm=SparkContext._jvm).getAll())
+
+
+def _defaults() -> dict[str, str]:
+    """What the user's spark-defaults.conf says."""
+    folder = os.environ.get("SPARK_CONF_DIR")
+    file = Path(folder or ".") / "spark-defaults.conf"
+    if not folder or not file.is_file():
+        return {}
+    lines = [line.strip() for line in file.read_text("utf-8").splitlines()]
+    pairs = [re.split(r"[\s=:]+", line, maxsplit=1) for line in lines if line and line[0] not in "#!"]
+    return {name: "".join(value) for name, *value in pairs if name.startswith("spark.")}
+
+
+def ui_address(spark: SparkSession) -> str | None:
+    """Where Spark's own pages are, if they are on."""
+    return None if is_remote(spark) else spark.sparkContext.uiWebUrl
+
+
+def is_remote(spark: SparkSession) -> bool:
+    """True for a session of a Spark Connect server."""
+    return not hasattr(spark, "_jsparkSession")
 
 
 @contextmanager
@@ -141,8 +192,11 @@ def stop() -> None:
             _made.pop().stop()
 
 
-def prepare() -> None:
-    """Set the environment variables that PySpark reads. UsageError if Spark cannot run here."""
+def prepare(*, is_local: bool = True) -> None:
+    """Set the environment variables that PySpark reads. UsageError if Spark cannot run here.
+
+    A driver whose executors are in this process is reached by loopback; others must find it from other machines.
+    """
     if importlib.util.find_spec("pyspark") is None:
         raise UsageError("Spark is not installed: `pip install 'heliograph[spark]'`")
     if (told := misfit()) is not None:
@@ -151,7 +205,8 @@ def prepare() -> None:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_HOME", str(spark_home()))
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    if is_local:
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ["SPARK_CONF_DIR"] = os.environ.get("SPARK_CONF_DIR") or str(_quiet_folder())
 
 
@@ -202,15 +257,6 @@ def work_folder() -> Path:
     owner = os.getpid()
     atexit.register(lambda: shutil.rmtree(folder, ignore_errors=True) if os.getpid() == owner else None)
     return folder
-
-
-def _folders(folder: Path) -> dict[str, str]:
-    """Spark settings for files that would otherwise be in the working folder."""
-    return {
-        "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        "spark.local.dir": str(folder / "local"),
-        "spark.driver.extraJavaOptions": f"-Dderby.system.home={folder / 'derby'} -XX:+UseParallelGC {STACK}",
-    }
 
 
 def _quiet_folder() -> Path:

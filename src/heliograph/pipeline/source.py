@@ -30,6 +30,7 @@ from pyspark.sql.streaming.datasource import (
 from heliograph.errors import Reason, RefusedError, UsageError
 from heliograph.live.name_secret import secret_in
 from heliograph.pipeline import table_options
+from heliograph.pipeline.decode_option import check_stream, found_payload, kept_payload, wanted_payload, with_payload
 from heliograph.pipeline.offsets import (
     DataLossError,
     LogRange,
@@ -71,21 +72,25 @@ class HeliographSource(DataSource):
 
     def schema(self) -> StructType:
         """The requested columns."""
-        return table_options.carrying(_columns(table_options.own(self.options)), self.options)
+        given = table_options.own(self.options)
+        return table_options.carrying(with_payload(_columns(given), found_payload(given)), self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """For a batch."""
-        options = read_options(self._given(schema), False)
+        options = self._read(schema, False)
         return PushingReader(options) if is_offered() else RangeReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 Spark's name
         """For a stream."""
-        return LogStreamReader(read_options(self._given(schema), True))
+        return LogStreamReader(self._read(schema, True))
 
-    def _given(self, columns: StructType) -> dict[str, str]:
+    def _read(self, columns: StructType, streaming: bool) -> SourceOptions:
         given = table_options.of_query(self.options, columns)
-        table_options.check_columns(columns, _columns(given))
-        return given
+        if streaming:
+            check_stream(wanted_payload(given))
+        payload = kept_payload(columns, given)
+        table_options.check_columns(columns, with_payload(_columns(given), payload))
+        return replace(read_options(given, streaming), payload=payload)
 
     def writer(self, schema: StructType, overwrite: bool) -> Any:
         """For a batch."""

@@ -15,7 +15,7 @@ Spark reads the files that the log names as plain Parquet, at native speed and w
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -85,6 +85,22 @@ class LakeTables:
         with self._files.open_input_stream(f"{self._base}/{name}") as file:
             return bytes(file.read())
 
+    def note(self, name: str) -> bytes | None:
+        """A small file that was kept beside the tables; None if there is none of this name."""
+        path = f"{self._base}/{name}"
+        if self._files.get_file_info(path).type != fs.FileType.File:
+            return None
+        with self._files.open_input_stream(path) as file:
+            return bytes(file.read())
+
+    def keep_note(self, name: str, data: bytes) -> None:
+        """Keep a small file beside the tables. It is there as a whole, or as it was before."""
+        path = f"{self._base}/{name}"
+        self._files.create_dir(path.rpartition("/")[0], recursive=True)
+        with self._files.open_output_stream(f"{path}.new") as out:
+            out.write(data)
+        self._files.move(f"{path}.new", path)
+
     def rows(self, name: str) -> int:
         """The number of rows of a table, from its log."""
         return self._opened(name).count()
@@ -98,18 +114,31 @@ class LakeTables:
     # -- writing ------------------------------------------------------------------------------------------------------
 
     def add(
-        self, name: str, rows: DataFrame, by: Sequence[str], query: str, batch: int, count: int | None = None
+        self,
+        name: str,
+        rows: DataFrame,
+        by: Sequence[str],
+        query: str,
+        batch: int,
+        count: int | Callable[[], int] | None = None,
     ) -> int:
         """Add the rows of a batch once, however often it is tried. Returns the number of rows added now.
 
-        ``count``: how many rows there are. RowsLostError, and nothing is added, if the files have another number.
+        ``count``: how many rows there are, or what tells it once they are written. RowsLostError, and nothing is added,
+        if the files have another number. If that tells 0, the files are removed.
         """
         if self.has(name, query, batch):
             return 0
         folder = f"{BATCHES}/{_plain(query)}-{batch}"
         writing = rows.write.options(partitionOverwriteMode="static", compression="zstd").mode("overwrite")
         writing.partitionBy(*by).parquet(f"{self.path(name)}/{folder}")
-        return self.commit(name, folder, rows.schema, by, query, batch, count)
+        told = count() if callable(count) else count
+        if told == 0 and callable(count):
+            place = f"{self._base}/{name}/{folder}"
+            if self._files.get_file_info(place).type == fs.FileType.Directory:  # object stores have none
+                self._files.delete_dir(place)
+            return 0
+        return self.commit(name, folder, rows.schema, by, query, batch, told)
 
     def commit(
         self,

@@ -123,6 +123,7 @@ class Storing:
     window: int = 50  # publications that may be under way
     from_s: float = 2.0  # when it appears
     session: bool = False  # use the session of a real client instead of the simplest machine
+    batches: bool = False  # with ``session``: publish each burst as a batch, staged and committed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -178,7 +178,8 @@ class StoresDesk:
         if isinstance(request, wire.AttachPublisher) and self._known.is_forgotten(request.store, now):
             raise ProtocolError(Reason.STORE_MISSING, f"the store {request.store} was forgotten: it will not come back")
         known = self._known.get(request.store, now)
-        if known is None or not self._inbox:
+        is_close = isinstance(request, wire.CloseChannel)  # a store that is away may still get what was asked before
+        if (known is None and not (is_close and settled)) or not self._inbox:
             if settled:
                 raise ProtocolError(Reason.STORE_UNKNOWN, f"nobody has heard of the store {request.store}")
             return False

@@ -63,11 +63,16 @@ class Serving:
         self._counts = counts
         self._guard = guard
         self._store = 0
+        self._inbox = ""  # of the store's session
         self.refused: dict[str, int] = {}
 
     def use(self, store: int) -> None:
         """Set the id of the store."""
         self._store = store
+
+    def welcomed(self, inbox: str) -> None:
+        """The broker has given the store this inbox."""
+        self._inbox = inbox
 
     def receive(self, payload: bytes, now: Instant) -> None:
         """A request. Errors in it are reported to the requester."""
@@ -135,9 +140,11 @@ class Serving:
 
     def _attach(self, asked: Asked, inbox: bytes) -> None:
         origin = int(inbox.rsplit(b"/", 1)[1], 16)
-        if not self._intake.attach(
-            origin, asked.inbox, asked.entity, asked.source, lambda have: self._answer(asked, wire.Attached(have))
-        ):
+
+        def answer(have: int) -> None:
+            self._answer(asked, wire.Attached(have, self._inbox))
+
+        if not self._intake.attach(origin, asked.inbox, asked.entity, asked.source, answer):
             raise ProtocolError(Reason.STORES_OVER_LIMIT, "the store knows as many publishers as it may")
 
     # -- readers ------------------------------------------------------------------------------------------------

@@ -164,6 +164,7 @@ class Store:
 
     def _welcomed(self, welcome: bodies.Welcome, now: Instant) -> None:
         self._welcome = welcome
+        self._serving.welcomed(welcome.inbox)
         self._serve(now)
 
     def _send(self, frame: bytes) -> None:

@@ -20,7 +20,7 @@ import msgspec
 
 from heliograph import kernels
 from heliograph.errors import ProtocolError, Reason
-from heliograph.model.publication import TIMESTAMP, UNSYNCHRONISED
+from heliograph.model.publication import STAMP_MAX, STAMP_MIN, TIMESTAMP, UNSYNCHRONISED
 from heliograph.wire.frames import HEAD, Kind
 from heliograph.wire.limits import HEAD_BYTES
 
@@ -32,8 +32,6 @@ else:
     is_native = kernels.wanted() in (None, "native")
 
 BYTES_MAX = (1 << 31) - 1  # at once: offsets have 32 bits
-STAMP_MIN = -62_135_596_800_000_000  # the year 1: times that no table or calendar can show are left out
-STAMP_MAX = 253_402_300_799_999_999  # … and the year 9999
 
 Piece = tuple[int, int, int, int]
 """Start and end in the bytes; the number of its first frame, among those examined; how many frames."""

@@ -293,6 +293,7 @@ class Attached(Body, frozen=True):
     """The answer to AttachPublisher: the store has everything up to this sequence; 0: the publisher is unknown."""
 
     have: Count
+    inbox: str = ""  # of the store's session: where directed publications (batches) go now
 
 
 class ChannelOpened(Body, frozen=True):

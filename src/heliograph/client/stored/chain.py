@@ -7,12 +7,13 @@ Not here: which store (whereabouts.py), when to repeat and which requests to set
 
 Each publication names its predecessor in the header ``$q``, so the store notices what is missing. The chain is relinked
 where the store's end of it is not the one that we know: after a crash of this publisher, or when a store was restored
-from a copy.
+from a copy. Parts of batches are directed to the store's inbox, and directed anew when a restart gave it another one.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 
 import msgspec
 
@@ -45,6 +46,11 @@ class ChainRun:
         """Make the first publication name another predecessor."""
         end = 4 + HEAD.unpack_from(self.data)[0]
         self.data = relinked(self.data[:end], previous) + self.data[end:]
+
+    def readdress(self, inbox: str) -> None:
+        """Direct what is directed to this inbox. The frames of a run are all directed, or none of them is."""
+        if self.data[FLAGS_AT] & Flag.DIRECTED:
+            self.data = b"".join(_with_header(frame, "$d", [inbox]) for frame in frames_in(self.data))
 
     def cut(self, sequence: int) -> None:
         """Forget the publications up to this one."""
@@ -120,6 +126,13 @@ class OutgoingChain:
             self.bytes += len(self._runs[0].data)
             self._base = 0
 
+    def readdress(self, inbox: str) -> None:
+        """Send what is unacknowledged and directed, parts of batches, to this inbox: the store has another one now."""
+        for run in self._runs:
+            self.bytes -= len(run.data)
+            run.readdress(inbox)
+            self.bytes += len(run.data)
+
     def drop(self, topic: str) -> list[ChainRun]:
         """The broker accepts nothing on this topic: remove the runs that have it and link the rest."""
         dropped = [run for run in self._runs if topic in run.topics]
@@ -168,15 +181,30 @@ def flagged(run: bytes) -> bytes:
     return bytes(data)
 
 
+def frames_in(run: bytes) -> Iterator[bytes]:
+    """The frames of a run, one by one."""
+    start = 0
+    while start < len(run):
+        end = start + 4 + HEAD.unpack_from(run, start)[0]
+        yield run[start:end]
+        start = end
+
+
 def relinked(frame: bytes, previous: int) -> bytes:
     """The same publication, linked to another one."""
+    _, _, _, topic_length, _, _, header_length = HEAD.unpack_from(frame)
+    top = HEAD_BYTES + topic_length
+    quality = _decode(frame[top : top + header_length])["$q"]
+    assert isinstance(quality, list)
+    return _with_header(frame, "$q", [quality[0], previous, *quality[2:]])
+
+
+def _with_header(frame: bytes, name: str, value: object) -> bytes:
+    """The same publication with another value of one header."""
     _, kind, flags, topic_length, origin, sequence, header_length = HEAD.unpack_from(frame)
     top = HEAD_BYTES + topic_length
     body = top + header_length
-    headers = _decode(frame[top:body])
-    quality = headers["$q"]
-    assert isinstance(quality, list)
-    block = _encode({**headers, "$q": [quality[0], previous, *quality[2:]]})
+    block = _encode({**_decode(frame[top:body]), name: value})
     length = BODY_BYTES + topic_length + len(block) + len(frame) - body
     head = HEAD.pack(length, kind, flags, topic_length, origin, sequence, len(block))
     return b"".join((head, frame[HEAD_BYTES:top], block, frame[body:]))

@@ -43,6 +43,7 @@ class LogReading:
         "acknowledged",
         "acknowledging",
         "again_at",
+        "asked",
         "channel",
         "created",
         "early",
@@ -53,6 +54,7 @@ class LogReading:
         "inbox",
         "is_refused",
         "late",
+        "left",
         "opening",
         "pending",
         "room_left",
@@ -70,10 +72,12 @@ class LogReading:
         self.expected: int | None = None  # the next position; None: it was never open
         self.inbox = ""  # the topic to which the store sends; empty: not open
         self.opening = False  # the store was asked to open it
+        self.asked = False  # … and may have done so, or may yet
         self.created = False  # the name was new at this store …
         self.late = False  # … and does not begin with the oldest record
         self.whole = False  # it must begin with the oldest record
         self.ended = False
+        self.left = False  # by its reader; what the store answers comes too late
         self.early: list[Frame] = []  # frames that came before the store confirmed the opening
         self.taken: list[tuple[int, int]] = []  # positions and times of storing of the next frame
         self.heard_at: Instant = 0
@@ -93,7 +97,7 @@ class LogReading:
 
     def ask(self) -> None:
         """The store is asked to open it."""
-        self.opening = True
+        self.opening = self.asked = True
 
     def end_before(self, position: int) -> None:
         """The store told where its log ends: it may be opened now."""
@@ -142,12 +146,21 @@ class LogReading:
     def close(self) -> None:
         """The store does not send: it closed the channel, or we have changed brokers."""
         self.inbox = ""
-        self.opening = self.acknowledging = False
+        self.opening = self.asked = self.acknowledging = False
         self.early = []
+
+    def unanswered(self) -> None:
+        """The store did not answer in time. It may open it yet."""
+        self.close()
+        self.asked = True
 
     def end(self) -> None:
         """Nothing more will come."""
         self.ended = True
+
+    def leave(self) -> None:
+        """The reader has ended, or no longer reads this store."""
+        self.left = True
 
     def heard(self, now: Instant) -> None:
         """The store has sent something."""

@@ -194,8 +194,7 @@ class Readers:
         self._untaken.pop(reader.number, None)
         for reading in reader.readings.values():
             self._by_channel.pop(reading.channel, None)
-            if reading.is_open:
-                self._telling.close(reading)
+            self._telling.leave(reading)
         for key in ("look", "open again", "quiet"):
             self._timers.cancel((key, reader.number))
         reader.inbox.end(error)
@@ -230,6 +229,8 @@ class Readers:
             self._timers.set(("look", reader.number), now + LOOK_NS, partial(self._look, reader))
 
     def _lost(self, reader: StoreReader, error: HeliographError, now: Instant) -> None:
+        if self._by_number.get(reader.number) is not reader:
+            return
         if isinstance(error, RefusedError) and error.reason not in PASSING:
             self._fail(reader, error)
         elif not isinstance(error, NotConnectedError):
@@ -257,6 +258,7 @@ class Readers:
         for gone in [one for one in reader.readings.values() if one.expected is None and one.store.store not in found]:
             del reader.readings[gone.store.store]
             self._by_channel.pop(gone.channel, None)
+            self._telling.leave(gone)
         for store in found.values():
             if store.store not in reader.readings:
                 reading = reader.readings[store.store] = LogReading(
@@ -268,14 +270,14 @@ class Readers:
         reader.have_found()
 
     def _open(self, reader: StoreReader, reading: LogReading, now: Instant) -> None:
-        if reading.ended or reading.opening or reading.is_open:
+        if reading.ended or reading.opening or reading.is_open or reading.left:
             return
         failed = partial(self._not_opened, reader, reading)
         if reader.lacks_end(reading):
 
             def told(answer: Any, now: Instant) -> None:
                 """Where its log ends: a replay ends there too."""
-                if self._by_channel.get(reading.channel) == (reader, reading):
+                if not reading.left:
                     reading.end_before(next((log.next for log in answer.logs if log.log == MAIN), 0))
                     self._open(reader, reading, now)
 
@@ -287,7 +289,8 @@ class Readers:
             reading.ask()
 
     def _opened(self, reader: StoreReader, reading: LogReading, answer: Any, now: Instant) -> None:
-        if self._by_channel.get(reading.channel) != (reader, reading):
+        if reading.left:
+            self._telling.leave(reading)
             if answer.created and reader.taken_back:
                 _take_back(self._calls, reader, reading)
             return
@@ -305,7 +308,12 @@ class Readers:
         self._review(reader, now)
 
     def _not_opened(self, reader: StoreReader, reading: LogReading, error: HeliographError, now: Instant) -> None:
-        reading.close()
+        if reading.left:
+            return
+        if isinstance(error, RefusedError) and error.reason is Reason.TIME_OUT:
+            reading.unanswered()
+        else:
+            reading.close()
         if isinstance(error, NotConnectedError):
             return
         if isinstance(error, RefusedError) and error.reason not in PASSING:

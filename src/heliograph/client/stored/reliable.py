@@ -19,6 +19,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
+from msgspec import structs
+
 from heliograph.client.commands import PublishReliably
 from heliograph.client.lines import Lines
 from heliograph.client.outgoing import Outgoing
@@ -37,6 +39,7 @@ from heliograph.wire.stores import Acknowledged, Attached, AttachPublisher, Stor
 
 STALL_NS = 1_000_000_000  # without progress at a store that owes acknowledgements; doubled up to the maximum
 STALL_NS_MAX = 8_000_000_000
+MOVED_NS = 50_000_000  # the same if the store's inbox may be another one than we know
 REPEAT_BYTES_MAX = 1 << 20  # repeated at once
 REPEAT_PAUSE_NS = 100_000_000  # before the same is repeated again
 AWAY_NS = 1_000_000_000  # between two questions to a store that is away
@@ -64,6 +67,12 @@ class StoreChain:
         self.repeated = (-1, 0)  # the sequence after which we last repeated, and when
         self.open: deque[tuple[int, int, PublishReliably]] = deque()  # first and last sequence of each command
         self.waiting: deque[PublishReliably] = deque()  # commands that wait for room
+
+    def readdress(self, inbox: str) -> None:
+        """The store takes parts of batches here now: a restart gave it another inbox. Empty: an older store."""
+        if inbox and inbox != self.store.inbox:
+            self.store = structs.replace(self.store, inbox=inbox)
+            self.chain.readdress(inbox)
 
     def attach_again(self) -> None:
         """We have changed brokers: the store does not know where to send acknowledgements."""
@@ -223,13 +232,14 @@ class ReliablePublishing:
     def _write(self, chain: StoreChain, command: PublishReliably, now: Instant) -> None:
         self._queued.pop(command, None)
         try:
-            first, run = self._publisher.publish_linked(command, chain.store.store, chain.chain.last, now)
+            first, run = self._publisher.publish_linked(command, chain.store, chain.chain.last, now)
         except UsageError as error:  # the present broker's limits are lower than those of the one before
             self._settle(command, error)
             return
         last = first + len(command.payloads) - 1
-        if not chain.open:
-            self._watch(chain, chain.stall_ns, now)
+        is_moved = command.store is not None and command.store.inbox != chain.store.inbox
+        if is_moved or not chain.open:
+            self._watch(chain, MOVED_NS if is_moved else chain.stall_ns, now)
         chain.chain.add(ChainRun(command.topics, first, last, run))
         chain.open.append((first, last, command))
 
@@ -295,6 +305,7 @@ class ReliablePublishing:
         upto = self._outgoing.sent_to if again else self._outgoing.confirmed
 
         def answered(answer: Any, now: Instant) -> None:
+            chain.readdress(answer.inbox)
             self._whereabouts.use(chain.store, now)
             if chain.follow(answer.have, chain.answered()):
                 self._tell_reset(chain)

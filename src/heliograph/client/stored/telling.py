@@ -108,9 +108,11 @@ class Telling:
         if not self._calls.ask(body, RequestDone, answered, failed):
             reading.acknowledge_failed()
 
-    def close(self, reading: LogReading) -> None:
-        """Tell the store to stop sending."""
-        self._tell(CloseChannel(reading.store.store, reading.channel))
+    def leave(self, reading: LogReading) -> None:
+        """Nobody reads it any more. A store that was asked to open it, and has not answered, may do so later."""
+        reading.leave()
+        if reading.asked and not reading.ended:
+            self._tell(CloseChannel(reading.store.store, reading.channel))
 
     def _tell(self, body: Body) -> None:
         """Send a request whose answer does not matter."""

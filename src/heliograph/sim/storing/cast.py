@@ -20,7 +20,7 @@ from heliograph.sim.scenario import Storing
 from heliograph.sim.storing.notebook import Notebook
 from heliograph.sim.storing.publisher import ReliablePublisher
 from heliograph.sim.storing.reader import DurableReader
-from heliograph.sim.storing.session_programs import PublishingProgram, ReadingProgram, session_node
+from heliograph.sim.storing.session_programs import BatchProgram, PublishingProgram, ReadingProgram, session_node
 from heliograph.sim.storing.store_user import StoreUser
 from heliograph.sim.world import World
 
@@ -41,7 +41,7 @@ class StoreCast:
         self._world.start(host)
 
     def _program(self, plan: Storing, host: Host) -> None:
-        make = PublishingProgram if plan.publish else ReadingProgram
+        make = (BatchProgram if plan.batches else PublishingProgram) if plan.publish else ReadingProgram
         make(self._world, host, plan, self.notebook)
 
     def _build(self, plan: Storing, incarnation: int) -> Node:

@@ -2,7 +2,7 @@
 
 In:    the tables [[storing]] of a scenario with ``session = true``.
 Out:   commands to the session; what was acknowledged and read, in the notebook.
-State: what is left to publish, what is not acknowledged.
+State: what is left to publish, what is not acknowledged or committed.
 Not here: the session (client/session.py), the minimal counterparts (publisher.py, reader.py).
 """
 
@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import Any
 
 from heliograph.broker.config import DEFAULT_PORT
-from heliograph.client.commands import PublishReliably, ReadStores, TakenStored
+from heliograph.client.commands import AskStores, PublishReliably, ReadStores, TakenStored
 from heliograph.client.config import ClientConfig, Target
 from heliograph.client.session import Session
 from heliograph.node import Node
@@ -23,6 +23,9 @@ from heliograph.sim.scenario import Storing
 from heliograph.sim.seat import Seat
 from heliograph.sim.storing.notebook import Notebook
 from heliograph.sim.world import World
+from heliograph.wire import stores as wire
+from heliograph.wire.bodies import Body
+from heliograph.wire.name_proofs import proof_of
 
 MS = SECOND // 1_000
 AGAIN_MS = 500  # after a time-out
@@ -123,6 +126,70 @@ class PublishingProgram(StoreProgram):
         command = PublishReliably(topic, [payload], request=self.request(answered), ms_max=60_000)
         self._last[topic] = command
         self.tell(command)
+
+
+class BatchProgram(StoreProgram):
+    """Publishes in batches, one after the other. What was staged counts as acknowledged once it is committed."""
+
+    def __init__(self, world: World, host: Host, plan: Storing, notebook: Notebook) -> None:
+        super().__init__(world, host, plan, notebook)
+        self._left = plan.count
+        self._number = 0
+        self.later(plan.every_ms, self._begin)
+
+    def _ask(self, body: Body, kind: type[Body], answered: Callable[[Any], None]) -> None:
+        """Ask until there is an answer."""
+
+        def heard(outcome: Any) -> None:
+            if outcome.error is None:
+                answered(outcome.value)
+            else:
+                self.later(AGAIN_MS, lambda: self._ask(body, kind, answered))
+
+        self.tell(AskStores(self.request(heard), body, kind))
+
+    def _begin(self) -> None:
+        if self._left:
+            self._number += 1
+            self._ask(wire.FindStores(topic=self.plan.publish[0]), wire.StoresFound, self._found)
+
+    def _found(self, found: wire.StoresFound) -> None:
+        if found.stores:
+            self._stage(found.stores[0])
+        else:
+            self.later(
+                AGAIN_MS, lambda: self._ask(wire.FindStores(topic=self.plan.publish[0]), wire.StoresFound, self._found)
+            )
+
+    def _stage(self, store: wire.StoreAdvertisement) -> None:
+        count = min(self._left, self.plan.at_once)
+        topics = [self.plan.publish[turn % len(self.plan.publish)] for turn in range(count)]
+        quality = (self.plan.name, self._number, "p")
+        payloads = [f"{self.plan.name} {self._number} {turn}".encode() for turn in range(count)]
+        rows: list[tuple[str, dict[str, Any] | None]] = [(topic, None) for topic in topics]
+
+        def staged(outcome: Any) -> None:
+            if outcome.error is None:
+                _, first, _ = outcome.value
+                self._commit(store.store, [(first + place, topic) for place, topic in enumerate(topics)])
+
+        number = self.request(staged)  # if it fails, the check finds that too few were acknowledged
+        self.tell(
+            PublishReliably(topics[0], payloads, request=number, store=store, part=quality, ms_max=60_000, rows=rows)
+        )
+
+    def _commit(self, store: str, staged: list[tuple[int, str]]) -> None:
+        session: Any = self.session
+        secret = sha256(f"{self._world.seed}/{self.plan.name}/batches".encode()).digest()
+        proof = proof_of(secret, store, self.plan.name)
+
+        def committed(done: wire.RequestDone) -> None:
+            self._left -= len(staged)
+            self.notebook.acknowledge(self.plan.name, session.origin, int(store, 16), staged)
+            self.later(self.plan.every_ms, self._begin)
+
+        body = wire.CommitBatch(store, self.plan.name, self._number, [("p", len(staged))], proof=proof)
+        self._ask(body, wire.RequestDone, committed)
 
 
 class ReadingProgram(StoreProgram):
