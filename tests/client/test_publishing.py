@@ -161,6 +161,26 @@ def test_confirmations_are_asked_for_along_the_way() -> None:
     assert script.overview()["confirmed"] == pings[1].sequence
 
 
+def test_confirmations_are_asked_for_a_moment_after_a_publication_and_no_more_than_needed() -> None:
+    """What is not confirmed is repeated if the broker dies, and may then reach a second member of a group."""
+    script = Script()
+    script.connect()
+    script.pass_ms(1_000)
+    assert script.heard() == []
+    script.tell(Publish("a", b"1"))
+    script.pass_ms(100)
+    script.tell(Publish("a", b"2"))
+    script.pass_ms(200)
+    (ping,) = script.heard_of(Kind.PING)
+    assert ping.sequence == 2
+    script.pass_ms(5_000)
+    assert script.heard() == []  # it was asked; the answer takes as long as it takes
+    script.pong(ping)
+    script.tell(Publish("a", b"3"))
+    script.pass_ms(300)
+    assert [frame.sequence for frame in script.heard_of(Kind.PING)] == [3]
+
+
 @pytest.mark.req("N15")
 def test_what_nobody_confirms_is_bounded_and_told() -> None:
     script = Script(outgoing_bytes_max=10_000)

@@ -39,7 +39,7 @@ class Forging:
 
 
 @pytest.mark.live
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.req("S9")
 def test_a_contract_is_what_the_owner_signed(tmp_path: Path) -> None:
     walk = Walk(tmp_path)

@@ -20,9 +20,10 @@ def test_the_scene_of_the_pipeline_ends_well(
     spark: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(session, "stop", lambda: None)  # the tests' session goes on
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("HELIOGRAPH_STATE_DIR", str(tmp_path / "state"))
     report = Report()
     asyncio.run(play_pipeline(tmp_path / "demo", report))
     assert report.problems == []
-    assert [name for name, _ in report.lines] == ["pipeline"]
+    assert [name for name, _ in report.lines] == ["look at", "pipeline"]
+    assert "readings/hall-1" in Path(dict(report.lines)["look at"]).read_text("utf-8")
     assert "hot: 1,350" in capsys.readouterr().out

@@ -14,7 +14,8 @@ from heliograph.stores.staged import REFERRED, STAGED
 from heliograph.vault import KeysRead, LogsRead, Put, ReadKeys, ReadLogs, Trim, VaultOpened
 from heliograph.wire import stores
 from heliograph.wire.frames import SCAN, Flag, event
-from tests.stores.ledge import Ledge
+from heliograph.wire.hearing import Hearing
+from tests.stores.ledge import EVERYTHING, Ledge
 
 pytestmark = pytest.mark.req("N11")
 
@@ -53,10 +54,11 @@ def commit(
     entity: str = "alice",
     publisher: str = "job",
     source: str = "",
+    hears: Hearing | None = EVERYTHING,
     **more: Any,
 ) -> tuple[bool, dict[str, Any]]:
     request = stores.CommitBatch(f"{ledge.id:016x}", publisher, batch, list(parts), **more)
-    number = ledge.ask(request, entity=entity, source=source)
+    number = ledge.ask(request, entity=entity, source=source, hears=hears)
     ledge.settle()
     return ledge.answer(number)
 

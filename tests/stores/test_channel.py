@@ -18,6 +18,7 @@ from heliograph.sim.storing.reader import DurableReader
 from heliograph.stores.channel import CONDITION_WORK, TOPIC_WORK
 from heliograph.stores.channels import WORK_MAX
 from heliograph.stores.gathering import RUN_BYTES
+from heliograph.stores.repeats import HOLDER_FREE, HOLDER_PER_S, READING_FREE, READING_PER_S
 from heliograph.vault import READ_RUNS_MAX, TailDamage, Trim, VaultOpened
 from heliograph.wire import stores
 from heliograph.wire.frames import Frame, event
@@ -479,3 +480,85 @@ def test_inputs_that_come_before_the_next_wake_do_not_add_to_the_work_of_reading
     ledge.store.wake(ledge.now)
     ledge.take_once()
     assert examined(ledge) > [before]
+
+
+def a_long_log() -> Ledge:
+    """Three megabytes."""
+    ledge = Ledge()
+    for number in range(1, 31):
+        ledge.deliver(event(b"t", bytes(100_000), ORIGIN, number))
+    ledge.settle()
+    return ledge
+
+
+def sent(ledge: Ledge) -> int:
+    """The bytes that readers got since the last call."""
+    size = sum(len(frame.raw) for frame in ledge.frames)
+    ledge.frames.clear()
+    return size
+
+
+def asks_again(ledge: Ledge, channels: int, rounds: int, *, opens: bool = False, sources: int = 1) -> int:
+    """So many readings that take nothing ask again ten times a second. Returns how many bytes they got."""
+    total = 0
+    for turn in range(rounds):
+        for channel in range(channels):
+            source = f"192.0.2.{channel % sources}"
+            if opens or not turn:
+                request: Any = stores.OpenChannel(f"{ledge.id:016x}", channel, filter="t")
+            else:
+                request = stores.GiveCredit(f"{ledge.id:016x}", channel, 0, again=True)
+            ledge.ask(request, "anonymous", source=source)
+        ledge.settle()
+        total += sent(ledge)
+        ledge.wait(100)
+        ledge.settle()
+        total += sent(ledge)
+    return total
+
+
+def test_a_reading_that_asks_again_and_again_gets_so_much_per_second() -> None:
+    ledge = a_long_log()
+    got = asks_again(ledge, 1, 30)
+    assert got <= READING_FREE + 3 * READING_PER_S + (4 << 20)
+    assert got > READING_FREE, "a reader that lost something gets it again at once"
+    assert ledge.store.report("overview")["thrown_away"] > 0
+
+
+@pytest.mark.parametrize("opens", [False, True])
+def test_all_readings_of_one_reader_get_so_much_per_second_that_they_throw_away(opens: bool) -> None:
+    ledge = a_long_log()
+    got = asks_again(ledge, 40, 10, opens=opens)
+    assert got <= HOLDER_FREE + HOLDER_PER_S + 40 * (3 << 20)
+
+
+def test_a_reading_that_asks_again_for_what_has_nothing_for_it_is_looked_at_only_so_often() -> None:
+    ledge = Ledge()
+    for number in range(8):
+        ledge.deliver(*(event(b"t/%d" % n, b"", ORIGIN, n) for n in range(5_000 * number + 1, 5_000 * number + 5_001)))
+    ledge.settle()
+    ledge.ask(stores.OpenChannel(f"{ledge.id:016x}", 1, filter="+/x"))
+    ledge.settle()
+    channel = next(iter(ledge.store._channels._channels.values()))
+    once = channel.worked
+    for _ in range(50):
+        ledge.ask(stores.GiveCredit(f"{ledge.id:016x}", 1, 0, again=True))
+        ledge.settle()
+    assert channel.worked <= 10 * max(once, 1)
+
+
+def test_a_reading_that_had_to_wait_goes_on_and_gets_everything() -> None:
+    ledge = a_long_log()
+    asks_again(ledge, 1, 30)
+    at, got = 0, list[int]()
+    for _ in range(40):
+        ledge.ask(stores.GiveCredit(f"{ledge.id:016x}", 0, at, again=at == 0), "anonymous", source="192.0.2.0")
+        ledge.settle()
+        ledge.wait(1_000)
+        ledge.settle()
+        for before, after, some in spans(ledge):
+            if before <= at:
+                got += [position for position in some if position >= at]
+                at = max(at, after)
+        ledge.frames.clear()
+    assert got == list(range(30))

@@ -237,7 +237,7 @@ def test_an_attaching_publisher_is_told_what_is_durable_once_everything_is() -> 
     number = ledge.ask(stores.AttachPublisher(f"{ledge.id:016x}"))
     assert not [frame for frame in ledge.frames if frame.flags & 1]
     ledge.settle()
-    assert ledge.answer(number) == (True, {"have": 1})
+    assert ledge.answer(number) == (True, {"have": 1, "inbox": STORE_INBOX})
 
 
 def test_a_store_that_starts_again_knows_what_it_has_of_each_publisher() -> None:

@@ -17,10 +17,12 @@ from heliograph.sim.storing.store_user import StoreUser
 from heliograph.stores.config import StoreConfig
 from heliograph.stores.hearer import Hearer
 from heliograph.wire import bodies, stores
-from heliograph.wire.frames import Frame, Kind, event
+from heliograph.wire.frames import Flag, Frame, Kind, event
 from heliograph.wire.hearing import Hearing
 from tests.stores.ledge import ORIGIN, Ledge
 from tests.stores.stage import Stage, sequences
+from tests.stores.test_batches import commit, staging
+from tests.stores.test_batches import stage as stage_parts
 
 pytestmark = pytest.mark.req("O6", "N10")
 
@@ -310,3 +312,86 @@ def test_the_rest_of_a_replay_follows_when_a_reader_hears_less() -> None:
     assert isinstance(writer, ReliablePublisher)
     assert sequences(stage.notebook, "reader", writer.origin) == list(range(1, 21, 2))
     assert stage.notebook.gaps == []
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+@pytest.mark.parametrize(
+    ("hears", "may"),
+    [
+        (Hearing(1, "token", True), True),
+        (Hearing(1, "token", False), False),
+        (Hearing(1, "token", False, spoken=[("t", True)]), True),
+        (Hearing(1, "token", True, spoken=[("t", False)]), False),
+        (Hearing(1, "token", True, rules=[("t", False)]), True),
+        (None, False),
+    ],
+)
+def test_a_commit_needs_the_rights_to_its_topics_as_they_are_then(
+    hears: Hearing | None, may: bool, is_restarted: bool
+) -> None:
+    ledge = staging()
+    stage_parts(ledge, 0x1111, 1, 3, 4, "p")
+    if is_restarted:  # and knows nothing about topics
+        ledge = Ledge(ledge.vault)
+    granted, answer = commit(ledge, 4, ("p", 3), hears=hears)
+    assert granted is may
+    assert may or answer["code"] == (Reason.BODY_MALFORMED if hears is None else Reason.PUBLISH_DENIED)
+    assert ledge.store.report("overview")["next"] == 3 * may
+    assert commit(ledge, 4, ("p", 3))[0], "what was refused is still staged"
+
+
+@pytest.mark.parametrize(
+    ("hears", "may"),
+    [
+        (Hearing(1, "token", True), False),
+        (Hearing(1, "token", True, roots=[CREATED.rpartition("/")[0]]), False),
+        (Hearing(1, "token", True, spoken_roots=[CREATED.rpartition("/")[0]]), True),
+        (Hearing(1, "token", False, spoken=[("Topics/#", True)]), True),
+    ],
+)
+def test_a_commit_needs_a_right_to_a_created_topic(hears: Hearing, may: bool) -> None:
+    assert Hearer("alice", ["client"], hears).may_publish(CREATED.encode()) is may
+
+
+class Stager(StoreUser):
+    """A client that stages one publication, and commits it when it is told to."""
+
+    def __init__(self, name: str, brokers: list[tuple[str, int]], seed: int, notebook: object) -> None:
+        super().__init__(name, brokers, seed)
+        self.store = ""
+        self.answers: list[dict[str, Any] | None] = []
+
+    def welcomed(self, now: Instant) -> None:
+        self.ask(stores.FindStores(topic="orders/1"), self._found, now)
+
+    def _found(self, answer: dict[str, Any] | None, now: Instant) -> None:
+        assert answer is not None
+        self.store, inbox = answer["stores"][0]["store"], answer["stores"][0]["inbox"]
+        self.ask(stores.AttachPublisher(self.store), lambda answer, now: self._attached(inbox), now)
+
+    def _attached(self, inbox: str) -> None:
+        headers = json.dumps({"$q": [self.store, 0, "job", 0, "p"], "$d": [inbox]}).encode()
+        self.write(event(b"orders/1", b"staged", self.origin, 1, headers, Flag.DIRECTED))
+
+    def commit(self, now: Instant) -> None:
+        request = stores.CommitBatch(self.store, "job", 0, [("p", 1)], proof="ab" * 32)
+        self.ask(request, lambda answer, now: self.answers.append(answer), now)
+
+
+@pytest.mark.parametrize("is_taken", [False, True])
+def test_what_was_staged_while_it_was_allowed_is_not_committed_after_the_right_is_gone(is_taken: bool) -> None:
+    stage = a_stage()
+    host = stage.party(Stager, "stager", "a")
+    stage.run(4)
+    rule = RuleConfig(effect="deny", who=("*",), verbs=("publish",), topics=("orders/#",))
+    config = BrokerConfig(name="a", network=NetworkConfig(key=b"k" * 32), access=AccessConfig(rules=(rule,)))
+    if is_taken:
+        at_a = stage.world.hosts["a"]
+        at_a.tell(at_a.seat("broker"), Reload(config))
+    stage.run(1)
+    machine = host.seat("stager").machine
+    assert isinstance(machine, Stager)
+    host.tell(host.seat("stager"), Stager.commit)
+    stage.run(4)
+    assert [answer is None for answer in machine.answers] == [is_taken]
+    assert stage.report("b")["next"] == (0 if is_taken else 1)

@@ -8,7 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from heliograph.stores import intake
+from heliograph.stores.chain import Chain
 from heliograph.stores.intake import EARLY_BYTES_MAX
+from heliograph.stores.places import LOOKS_MAX, PublisherPlaces
 from heliograph.stores.waiting import GIVE_WAY_MAX, EarlyShares
 from heliograph.wire import stores
 from heliograph.wire.frames import Flag, event
@@ -137,3 +140,96 @@ def test_whatever_comes_the_sums_are_true_and_who_gives_way_has_more(steps: list
             sizes[origin], holders[origin] = size, holder
         sizes = {each: held for each, held in sizes.items() if held}
         assert waiting.bytes == sum(sizes.values()) <= 1_000
+
+
+def crowd(ledge: Ledge, count: int, first: int = 1_000, *, waits: bool = True) -> None:
+    """Publications of so many sessions that have not attached; each waits for one that does not exist."""
+    frames = [ledge.reliable(10, 9 if waits else 0, origin=first + number) for number in range(count)]
+    for start in range(0, count, 500):
+        ledge.deliver(*frames[start : start + 500])
+        ledge.settle()
+
+
+def granted(ledge: Ledge, origin: int, entity: str = "anonymous", source: str = "192.0.2.1") -> bool:
+    ledge.frames.clear()
+    attach(ledge, origin, entity, source)
+    return not any(frame.flags & stores.StoredFlag.REFUSAL for frame in ledge.frames)
+
+
+@pytest.fixture
+def few_places(monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr(intake, "CHAINS_MAX", 1_000)
+    return 1_000
+
+
+def test_sessions_that_take_all_places_of_a_store_keep_no_publisher_out(few_places: int) -> None:
+    ledge = Ledge()
+    crowd(ledge, few_places + 200)
+    assert ledge.store.report("overview")["publishers"] == few_places
+    for number in range(20):
+        assert granted(ledge, number + 1, source=f"192.0.2.{number}")
+        ledge.deliver(ledge.reliable(1, 0, origin=number + 1))
+        ledge.settle()
+        assert ledge.acknowledgements()[-1] == (1, b"")
+        crowd(ledge, 50, 100_000 + 50 * number)
+    ledge.deliver(*(ledge.reliable(2, 1, origin=number + 1) for number in range(20)))
+    ledge.settle()
+    assert ledge.store.report("overview")["taken"] == 40, "none of them lost its place to the crowd"
+
+
+def test_attached_sessions_of_one_source_keep_no_publisher_of_another_out(few_places: int) -> None:
+    ledge = Ledge()
+    for number in range(few_places):
+        assert granted(ledge, 1_000 + number)
+        ledge.deliver(ledge.reliable(10, 9, origin=1_000 + number))
+    assert granted(ledge, 1, source="192.0.2.2")
+    assert granted(ledge, 2, "alice", "")
+    assert granted(ledge, 9_999), "its own oldest one leaves"
+    assert ledge.store.report("overview")["publishers"] == few_places
+
+
+def test_a_newcomer_costs_a_look_at_few_publishers(few_places: int) -> None:
+    ledge = Ledge()
+    crowd(ledge, few_places)
+    places = ledge.store._intake._places
+    places.looked_at = 0
+    crowd(ledge, 100, 50_000)
+    assert 0 < places.looked_at <= 100 * LOOKS_MAX
+
+
+def test_a_publisher_of_which_something_is_being_committed_keeps_its_place(few_places: int) -> None:
+    ledge = Ledge()
+    crowd(ledge, few_places, waits=False)
+    ledge.deliver(*(ledge.reliable(11, 10, origin=1_000 + number) for number in range(few_places)))
+    ledge.deliver(ledge.reliable(1, 0, origin=7))
+    assert 7 not in ledge.store._intake._chains
+    ledge.settle()
+    assert ledge.store.report("overview")["taken"] == 2 * few_places
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 9), st.integers(0, 4), st.sampled_from(["put", "put", "remove", "new"])), max_size=60
+    )
+)
+def test_whoever_comes_places_are_counted_and_the_largest_holder_leaves_first(
+    steps: list[tuple[int, int, str]],
+) -> None:
+    chains: dict[int, Chain] = {}
+    places, whose = PublisherPlaces(chains), dict[int, tuple[str, str]]()
+    for origin, number, what in steps:
+        holder = (f"e{number}", "")
+        if what == "put":
+            chains.setdefault(origin, Chain()).read(None)
+            places.put(origin, holder)
+            whose[origin] = holder
+        elif what == "remove":
+            places.remove(origin)
+            whose.pop(origin, None)
+        else:
+            counts = {each: [*whose.values()].count(each) for each in whose.values()}
+            leaves = places.who_leaves(holder)
+            assert (leaves is None) == (not whose)
+            if leaves is not None and max(counts.values()) > 2 * counts.get(holder, 0) + 1:
+                assert counts[whose[leaves]] > counts.get(holder, 0)
+        assert len(places) == len(whose)

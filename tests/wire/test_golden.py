@@ -333,6 +333,10 @@ ASKED: dict[str, stores.StoreRequest] = {
         stores.OpenChannel("0123456789abcdef", 5, "billing", proof=PROOF, owner=OWNER)
     ),
     '{"do":"release","store":"0123456789abcdef","name":"billing"}': stores.ReleaseName("0123456789abcdef", "billing"),
+    '{"do":"batches","store":"0123456789abcdef"}': stores.ListBatches("0123456789abcdef"),
+    '{"do":"drop_batch","store":"0123456789abcdef","publisher":"job","batch":4}': stores.DropBatch(
+        "0123456789abcdef", "job", 4
+    ),
     '{"do":"credit","store":"0123456789abcdef","channel":3,"at":10}': stores.GiveCredit("0123456789abcdef", 3, 10),
     '{"do":"ack","store":"0123456789abcdef","name":"billing","before":7,"also":[[8,10]]}': stores.AckPositions(
         "0123456789abcdef", "billing", 7, [(8, 10)]

@@ -48,7 +48,7 @@ class Rule(Struct, frozen=True):
 class Profile:
     """What peers with the same applicable rules may do."""
 
-    __slots__ = ("_is_proven", "_rules", "_tables", "default", "heard", "privileges")
+    __slots__ = ("_is_proven", "_rules", "_tables", "default", "heard", "privileges", "spoken")
 
     def __init__(
         self, rules: tuple[Rule, ...], default: bool, privileges: tuple[Role, ...], is_proven: bool = False
@@ -61,6 +61,7 @@ class Profile:
         for number, rule in enumerate(rules):
             self._tables.setdefault(rule.verb, TopicTable()).add(rule.pattern, number)
         self.heard = [(rule.pattern.decode(), rule.allow) for rule in rules if rule.verb == "subscribe"]
+        self.spoken = [(rule.pattern.decode(), rule.allow) for rule in rules if rule.verb == "publish"]
 
     def may(self, verb: str, topic: bytes) -> bool:
         """True if the peer may do this on this topic (or, for "ask", with this service)."""
@@ -106,6 +107,15 @@ class Profile:
         if not (self.may("subscribe", topic) and self.may_filter(topic)):
             return False
         return self.is_granted(topic, identity, has_right)
+
+    def may_speak(self, topic: bytes, has_right: Callable[[bytes], bool]) -> bool:
+        """True if a peer could publish on this topic now. ``has_right`` is asked about the root of a created topic."""
+        if not self.may("publish", topic):
+            return False
+        if not self.asks_grant("publish", topic):
+            return True
+        root = created_root(topic)
+        return root is not None and has_right(root)
 
     def is_granted(self, topic: bytes, identity: Identity, has_right: Callable[[bytes], bool]) -> bool:
         """True unless this topic or filter is another entity's, or needs a right that the peer does not have."""
@@ -182,6 +192,12 @@ def heard_profile(rules: Sequence[tuple[str, bool]], default: bool, identity: Id
     """The profile of a reader at another broker, from the rules that this broker's profile calls ``heard``."""
     heard = tuple(_rule("subscribe", pattern.encode(), allow) for pattern, allow in rules)
     return Profile(heard, default, _privileges(identity), identity.is_proven)
+
+
+def spoken_profile(rules: Sequence[tuple[str, bool]], default: bool, identity: Identity) -> Profile:
+    """The same for publishing, from those that it calls ``spoken``."""
+    spoken = tuple(_rule("publish", pattern.encode(), allow) for pattern, allow in rules)
+    return Profile(spoken, default, _privileges(identity), identity.is_proven)
 
 
 def _privileges(identity: Identity) -> tuple[Role, ...]:

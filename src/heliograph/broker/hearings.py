@@ -1,4 +1,4 @@
-"""Hearings: what each link may hear, for stores, which have to know it before they look for matches.
+"""Hearings: what each link may hear and publish, for stores, which have to know it before they look for matches.
 
 In:    links whose rules or rights have changed.
 Out:   a Hearing for each request to stores.
@@ -36,5 +36,12 @@ class Hearings:
         if link.table is None:
             return None
         profile = link.table.profile
-        roots = self._rights.heard(link.id)
-        return Hearing(link.hears_as_of, link.identity.proof, profile.default, profile.heard, roots)
+        return Hearing(
+            link.hears_as_of,
+            link.identity.proof,
+            profile.default,
+            profile.heard,
+            self._rights.heard(link.id),
+            profile.spoken,
+            self._rights.spoken(link.id),
+        )

@@ -83,6 +83,10 @@ class Rights:
         """The roots below which this link may subscribe."""
         return [root.decode() for root, right in self._links.get(link, {}).items() if right.subscribe]
 
+    def spoken(self, link: LinkId) -> list[str]:
+        """The roots below which this link may publish."""
+        return [root.decode() for root, right in self._links.get(link, {}).items() if right.publish]
+
     def allow(self, link: LinkId, root: bytes, right: Right, now: Instant) -> bool:
         """Put a right in force, replacing the previous one; False if there are too many."""
         rights = self._links.setdefault(link, {})

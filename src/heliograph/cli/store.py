@@ -35,6 +35,7 @@ from heliograph.cli.tables import show as show_table
 from heliograph.errors import HeliographError, UsageError
 
 if TYPE_CHECKING:
+    from heliograph.live.client import Client
     from heliograph.live.vaults.backend import Backend
 
 app = group("Run a store, or look at stores.")
@@ -155,6 +156,61 @@ def show(there: Connection, name: StoreName, as_json: AsJson = False) -> None:
     if subscriptions:
         print("\ndurable subscriptions")
         show_table(subscriptions, as_json)
+
+
+@app.command(epilog=examples("heliograph store batches orders", "heliograph store batches orders --json"))
+@with_connection
+def batches(there: Connection, name: StoreName, as_json: AsJson = False) -> None:
+    """List the batches that are staged at a store and not committed, with the bytes that they count for."""
+    rows: list[dict[str, Any]] = []
+
+    async def work() -> None:
+        async with connected(there, name="heliograph store", as_admin=True) as client:
+            id = await _id_of(client, name)
+            after = ""
+            while True:
+                page = await client.ask("stores", {"do": "batches", "store": id, "after": after})
+                rows.extend(page["batches"])
+                if not page.get("more"):
+                    break
+                after = "{entity}/{publisher}/{batch:020d}".format(**rows[-1])
+
+    run_work(work())
+    if rows or as_json:
+        show_table([{"sources": [], **row} for row in rows], as_json)
+    else:
+        say(f"{name}: nothing is staged")
+
+
+@app.command(
+    name="drop-batch", epilog=examples("heliograph store drop-batch orders nightly-job 20260301 --of anonymous")
+)
+@with_connection
+def drop_batch(
+    there: Connection,
+    name: StoreName,
+    publisher: Annotated[str, typer.Argument(help="The publisher of the batch.")],
+    batch: Annotated[int, typer.Argument(help="Its number.")],
+    of: Annotated[str, typer.Option("--of", metavar="ENTITY", help="Whose it is. Default: your own.")] = "",
+) -> None:
+    """Forget what is staged for a batch that is not committed."""
+
+    async def work() -> None:
+        async with connected(there, name="heliograph store", as_admin=True) as client:
+            request = {"do": "drop_batch", "store": await _id_of(client, name), "publisher": publisher, "batch": batch}
+            await client.ask("stores", {**request, "entity": of})
+
+    run_work(work())
+    say(f"{publisher} {batch}: dropped")
+
+
+async def _id_of(client: Client, name: str) -> str:
+    """The id of a store that has this name or id."""
+    stores = (await client.ask("stores", {"do": "find"}))["stores"]
+    for store in stores:
+        if name in (store["name"], store["store"]):
+            return str(store["store"])
+    raise HeliographError(f"no store {name!r}; `heliograph store list` lists them")
 
 
 @app.command(epilog=examples("heliograph store forget orders"))

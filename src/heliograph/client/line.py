@@ -25,21 +25,21 @@ from heliograph.wire.splitter import Splitter
 class Pings:
     """The PINGs of one link."""
 
-    __slots__ = ("_highest", "_unanswered")
+    __slots__ = ("_unanswered", "highest")
 
     def __init__(self) -> None:
         self._unanswered: deque[Instant | None] = deque()  # when each was written, if it is timed
-        self._highest = 0
+        self.highest = 0  # the sequence up to which the broker was asked to confirm
 
     def ping(self, number: int, now: Instant | None = None) -> bytes:
         """A PING. Its PONG confirms that everything up to this sequence was routed. With ``now`` it is timed."""
         self._unanswered.append(now)
-        self._highest = max(self._highest, number)
+        self.highest = max(self.highest, number)
         return control(Kind.PING, number)
 
     def pong(self, number: int) -> Instant | None:
         """A PONG came; returns when its PING was written, if it was timed. PONGs come in the order of their PINGs."""
-        if not self._unanswered or number > self._highest:
+        if not self._unanswered or number > self.highest:
             raise ProtocolError(Reason.KIND_UNEXPECTED, "a PONG without a PING")
         return self._unanswered.popleft()
 

@@ -25,6 +25,7 @@ from heliograph.wire.bodies import Welcome
 from heliograph.wire.frames import Kind, control
 
 SILENCES_MAX = 3  # keep-alive intervals of silence end a link
+CONFIRM_NS = 250_000_000  # after a publication; what is not confirmed is repeated if the broker dies
 JOINED_FROM = 8  # copying this many pieces into one is cheaper than writing them separately
 
 
@@ -48,6 +49,7 @@ class Lines:
         self.current: Line | None = None  # the one in use, or about to be
         self.rising: Line | None = None  # the one to which the session is about to move
         self._answers_at_rising = False
+        self._confirms = False  # a PING will follow what was sent
         self.used = 0  # lines that were in use
         self.welcome: Welcome | None = None  # of the line that came into use last
 
@@ -188,6 +190,9 @@ class Lines:
         outgoing = self._outgoing
         if outgoing.waiting:
             line.out.extend(outgoing.send(line.pings.ping))
+            if not self._confirms:
+                self._confirms = True
+                self._timers.set("confirm", 0, self._confirm_later)
         if line.ping_wanted:
             line.ping_written()
             self.ping(line)
@@ -200,6 +205,16 @@ class Lines:
     def ping(self, line: Line) -> None:
         """Ask the broker now to confirm everything that was sent."""
         line.out.append(self._outgoing.ping(line.pings.ping))
+
+    def _confirm_later(self, now: Instant) -> None:
+        self._timers.set("confirm", now + CONFIRM_NS, self._confirm)
+
+    def _confirm(self, now: Instant) -> None:
+        """Ask without being told to, so that little is repeated if the broker dies: a group's member may differ."""
+        self._confirms = False
+        line, sent = self.current, self._outgoing.sent
+        if line is not None and sent and line.pings.highest < sent[-1][0]:
+            line.want_ping()
 
     def confirm_soon(self) -> None:
         """Ask the broker to confirm everything published so far, by a PING after it."""

@@ -2,7 +2,7 @@
 
 In:    staged publications; requests to commit; the vault's content.
 Out:   the log in which a part is staged; a commit that refers to the parts; answers.
-State: commits in progress; publishers (batch_publishers.py).
+State: commits in progress; publishers (batch_publishers.py); what is staged (staging.py).
 Not here: accepting staged publications (intake.py), reading through a reference (channels.py), staged parts that are
           not needed (staged.py).
 
@@ -22,7 +22,7 @@ from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant, Timers
 from heliograph.stores.batch_publishers import BatchKey, BatchPublishers, BatchState, check_owner, check_query, kept
 from heliograph.stores.config import StoreConfig
-from heliograph.stores.names import NameOwner
+from heliograph.stores.names import Holder, NameOwner
 from heliograph.stores.references import refer
 from heliograph.stores.staged import (
     REFERRED,
@@ -34,6 +34,7 @@ from heliograph.stores.staged import (
     prefix_of,
     referred,
 )
+from heliograph.stores.staging import Staging
 from heliograph.stores.tail import Tail
 from heliograph.stores.vault_calls import VaultCalls
 from heliograph.vault import (
@@ -41,16 +42,22 @@ from heliograph.vault import (
     Append,
     Change,
     Committed,
+    Damage,
     KeysRead,
     Log,
     LogsRead,
+    Read,
     ReadKeys,
     ReadLogs,
     Run,
+    RunsRead,
 )
-from heliograph.wire.stores import MAIN, CommitBatch, RequestDone
+from heliograph.wire.events import select
+from heliograph.wire.stores import MAIN, CommitBatch, Quality, RequestDone
 
 WAITING_MAX = 64  # commits of one publisher
+LOOK_BYTES = 1 << 20  # of a part whose topics are not known, at once
+JUDGED_MAX = 65_536  # topics that are remembered meanwhile
 IDLE_EVERY_NS = 60_000_000_000
 IDLE_SLICE = 100  # publishers that are forgotten at once
 
@@ -66,7 +73,9 @@ class _WaitingCommit:
     source: str
     answered: Answered
     refused: Refused
+    may_publish: Callable[[bytes], bool]
     owner: NameOwner | None = None  # of the publisher, once this is visible
+    is_begun: bool = False  # its parts are kept for it
 
 
 class Batches:
@@ -88,7 +97,8 @@ class Batches:
         self._grown = grown
         self._wall = wall
         self.publishers = BatchPublishers()
-        self._staged = StagedParts(vault, timers, tail, self.publishers, wall)
+        self.staging = Staging(config)
+        self._staged = StagedParts(vault, timers, tail, self.publishers, self.staging, wall)
         self._under_way: dict[
             BatchKey, list[_WaitingCommit]
         ] = {}  # the first is being committed, the others wait for it
@@ -96,33 +106,58 @@ class Batches:
     def clear(self) -> None:
         """The vault is read again; publishers that wait get a time-out."""
         self.publishers.clear()
+        self.staging.clear()
         self._under_way.clear()
 
     def reload(self, config: StoreConfig) -> None:
         """Apply new limits."""
         self._config = config
+        self.staging.reload(config)
+
+    def load(self, loaded: Callable[[Instant], None], unread: Callable[[Reason, Instant], None]) -> None:
+        """Read what is staged from the vault."""
+        self._staged.load(loaded, unread)
 
     def start(self, now: Instant) -> None:
         """The vault is open."""
         self._staged.start(now)
         self._timers.set("batches", now + IDLE_EVERY_NS, self._forget_idle)
 
-    def log_of(self, entity: str, publisher: str, batch: int, part: str) -> str | None:
+    def log_of(self, holder: Holder, entity: str, quality: Quality, topic: bytes, size: int) -> str | None:
         """The log in which a publication is staged; None: its batch is already visible, and the publication is dropped.
 
-        ProtocolError if its names are invalid.
+        ProtocolError if its names are invalid, or if there is no room.
         """
-        key = (entity, publisher)
-        log = log_of_part(key, batch, part)
+        key = (entity, quality.publisher)
+        log = log_of_part(key, quality.batch, quality.part)
         visible = self.publishers.get(key)
-        return None if visible is not None and batch <= visible.batch else log
+        if visible is not None and quality.batch <= visible.batch:
+            return None
+        self.staging.add(holder, log, topic, size)
+        self._staged.remove()
+        return log
+
+    def drop(self, entity: str, publisher: str, batch: int) -> bool:
+        """Give up what is staged for a batch. Returns False if nothing is, or if it is being committed."""
+        is_dropped = self.staging.drop(prefix_of((entity, publisher), batch))
+        self._staged.remove()
+        return is_dropped
 
     # -- committing -----------------------------------------------------------------------------------------------
 
-    def commit(self, entity: str, source: str, request: CommitBatch, answered: Answered, refused: Refused) -> None:
-        """Make a batch visible, unless it or a later one already is."""
+    def commit(
+        self,
+        entity: str,
+        source: str,
+        request: CommitBatch,
+        answered: Answered,
+        refused: Refused,
+        may_publish: Callable[[bytes], bool],
+    ) -> None:
+        """Make a batch visible, unless it or a later one already is. Rights count that its publisher has now, whatever
+        it had when it staged."""
         key = (entity, request.publisher)
-        asked = _WaitingCommit(request, source, answered, refused)
+        asked = _WaitingCommit(request, source, answered, refused, may_publish)
         if key not in self._under_way:
             self._begin(key, asked)
         elif len(self._under_way[key]) >= WAITING_MAX:
@@ -153,8 +188,8 @@ class Batches:
         def answered(found: KeysRead, now: Instant) -> None:
             if found.pairs:
                 self._repeat(key, asked, part_state(found.pairs[0][1]))
-            else:
-                self._read_parts(key, asked, {}, None)
+            elif self._is_whole(key, asked):
+                self._look_at_topics(key, asked, [part for part, count in asked.request.parts if count], {})
 
         query = ReadKeys(f"{REFERRED}{prefix_of(key, asked.request.batch)}", None, 1)
         self._vault.read(query, answered, *self._failing(key, asked))
@@ -172,6 +207,64 @@ class Batches:
         position = 0 if state is None else state.position
         asked.answered(RequestDone(batch=request.batch, position=position, repeated=True))
         self._end(key)
+
+    def _is_whole(self, key: BatchKey, asked: _WaitingCommit) -> bool:
+        """True if what is durable of each part is what the commit says. Nothing is read for one that is refused."""
+        prefix = prefix_of(key, asked.request.batch)
+        for part, count in dict(asked.request.parts).items():
+            has = self.staging.part(f"{prefix}{part}").count
+            if has != count:
+                text = f"part {part} has {has} of {count} publications{self.staging.why_missing(prefix)}"
+                self._fail(key, asked, Reason.BATCH_INCOMPLETE, text)
+                return False
+        self.staging.begin(prefix)
+        asked.is_begun = True
+        return True
+
+    def _look_at_topics(
+        self, key: BatchKey, asked: _WaitingCommit, parts: list[str], judged: dict[bytes, bool], at: int = 0
+    ) -> None:
+        """May the publisher publish on all topics of these parts? A part whose topics are not known is read."""
+        prefix = prefix_of(key, asked.request.batch)
+        while parts:
+            topics = self.staging.part(f"{prefix}{parts[-1]}").topics
+            if topics is None:
+                break
+            parts.pop()
+            for topic in topics:
+                if not asked.may_publish(topic):
+                    self._deny(key, asked, topic)
+                    return
+        if not parts:
+            self._read_parts(key, asked, {}, None)
+            return
+
+        def judge(topic: bytes) -> bool:
+            may = judged[topic] = asked.may_publish(topic)
+            return may
+
+        def answered(found: RunsRead, now: Instant) -> None:
+            next = at
+            for run in found.runs:
+                next = run.next
+                if not isinstance(run, Damage):
+                    select(run.data, 0, run.count, len(run.data) + 1, judged, judge)
+            denied = [topic for topic, may in judged.items() if not may]
+            if denied:
+                self._deny(key, asked, denied[0])
+                return
+            if len(judged) > JUDGED_MAX:
+                judged.clear()
+            if not found.runs or next >= found.log.next:
+                parts.pop()
+                next = 0
+            self._look_at_topics(key, asked, parts, judged, next)
+
+        self._vault.read(Read(f"{prefix}{parts[-1]}", at, None, LOOK_BYTES), answered, *self._failing(key, asked))
+
+    def _deny(self, key: BatchKey, asked: _WaitingCommit, topic: bytes) -> None:
+        text = f"{key[0]} may not publish on {topic.decode(errors='replace')[:256]}"
+        self._fail(key, asked, Reason.PUBLISH_DENIED, text)
 
     def _read_parts(self, key: BatchKey, asked: _WaitingCommit, found: dict[str, Log], after: str | None) -> None:
         prefix = prefix_of(key, asked.request.batch)
@@ -231,6 +324,7 @@ class Batches:
         sums = [self._tail.referred_put()] if appends else []
         changes = [*appends, *notes, *unnamed, *sums]
         if not changes:  # an empty batch of a publisher that is not known
+            self.staging.end(prefix_of(key, request.batch))
             asked.answered(RequestDone(batch=request.batch, position=begin))
             self._end(key)
             return
@@ -251,7 +345,7 @@ class Batches:
         return BatchState(asked.request.batch, position, asked.request.query, wall, asked.owner)
 
     def _visible(self, key: BatchKey, asked: _WaitingCommit, position: int, wall: int) -> None:
-        self._staged.committed()
+        self._staged.committed(prefix_of(key, asked.request.batch), dict(asked.request.parts))
         if _becomes_known(asked.request) or self.publishers.get(key) is not None:
             self.publishers.put(key, self._state(asked, position, wall))
 
@@ -265,6 +359,8 @@ class Batches:
         )
 
     def _fail(self, key: BatchKey, asked: _WaitingCommit, reason: Reason, text: str) -> None:
+        if asked.is_begun:
+            self.staging.end(prefix_of(key, asked.request.batch))
         asked.refused(reason, text)
         self._end(key)
 

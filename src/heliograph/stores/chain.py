@@ -12,6 +12,7 @@ Nothing is taken twice: a number at or below the last one taken is a repeat.
 from __future__ import annotations
 
 from enum import Enum
+from heapq import heappop, heappush
 from struct import Struct
 
 from heliograph.machine import Instant
@@ -43,6 +44,7 @@ class Chain:
     __slots__ = (
         "_asked_at",
         "_early",
+        "_early_order",
         "_pause_ns",
         "_stuck_at",
         "_stuck_since",
@@ -72,6 +74,7 @@ class Chain:
         self._stuck_since: Instant = 0  # … and when that was
         self.refused: list[tuple[int, int]] = []  # to be reported with the next acknowledgement
         self._early: dict[int, tuple[int, bytes]] = {}  # previous -> sequence, frame
+        self._early_order: list[int] = []  # a heap of the same previous numbers; it may have some that were taken
         self._unread: list[tuple[int, int, bytes]] = []
         self.early_bytes = 0
 
@@ -85,9 +88,12 @@ class Chain:
             return Verdict.UNKNOWN
         if sequence <= self.taken:
             return Verdict.REPEATED
+        if previous >= sequence:
+            return Verdict.BROKEN
         if previous > self.taken:
             if previous not in self._early and self._has_room(raw):
                 self._early[previous] = (sequence, raw)
+                heappush(self._early_order, previous)
                 self.early_bytes += len(raw)
             return Verdict.EARLY
         if previous < 0 or 0 < previous < self.taken:
@@ -98,13 +104,12 @@ class Chain:
             self.early_bytes -= len(waiting[1])
             taken.append(waiting)
             self.taken = waiting[0]
-        if self._early:
-            self._forget_old()
+        self._forget_old()
         return Verdict.TAKEN
 
     def would_wait(self, sequence: int, previous: int, raw: bytes) -> int:
         """The bytes that this publication, if it is offered, adds to what waits."""
-        if self.is_read and (sequence <= self.taken or previous <= self.taken or previous in self._early):
+        if self.is_read and (sequence <= self.taken or not self.taken < previous < sequence or previous in self._early):
             return 0
         return len(raw) if self._has_room(raw) else 0
 
@@ -127,13 +132,16 @@ class Chain:
         return count < EARLY_MAX and self.early_bytes + len(raw) <= EARLY_BYTES_MAX
 
     def _forget_old(self) -> None:
-        for previous in [previous for previous in self._early if previous < self.taken]:
-            self.early_bytes -= len(self._early.pop(previous)[1])
+        """Forget what waits for a number that was passed, and what the heap has of those that were taken."""
+        while self._early_order and self._early_order[0] < self.taken:
+            waiting = self._early.pop(heappop(self._early_order), None)
+            if waiting is not None:
+                self.early_bytes -= len(waiting[1])
 
     @property
     def missing(self) -> int:
         """The number up to which publications are missing; 0: none is known to be missing."""
-        return min(self._early, default=0)
+        return self._early_order[0] if self._early_order else 0
 
     @property
     def is_idle(self) -> bool:
@@ -205,6 +213,7 @@ class Chain:
         self.refuse(self._early[self.missing][0], code)
         count = len(self._early)
         self._early.clear()
+        self._early_order.clear()
         self.early_bytes = 0
         self._asked_at = None
         return count
@@ -212,6 +221,7 @@ class Chain:
     def give_way(self) -> None:
         """Forget what waits. Its publisher sends it again, beginning with what is missing."""
         self._early.clear()
+        self._early_order.clear()
         self._unread.clear()
         self.early_bytes = 0
         self._asked_at = None
@@ -220,5 +230,6 @@ class Chain:
         """Publications that were taken but are not durable are lost, and must be sent again."""
         self.taken = self.have
         self._early.clear()
+        self._early_order.clear()
         self._unread.clear()
         self.early_bytes = 0

@@ -22,6 +22,7 @@ from heliograph.stores.hearer import Hearer
 from heliograph.stores.names import NameKey, Span
 from heliograph.stores.outlook import Outlook
 from heliograph.stores.references import PartReference, reference_of, resolved
+from heliograph.stores.repeats import Thrown
 from heliograph.vault import Damage, Run
 from heliograph.wire.events import select
 from heliograph.wire.frames import LENGTH, SCAN
@@ -102,6 +103,7 @@ class Channel:
         self._topics: dict[bytes, bool] = {}
         self._judged = 0  # topics, for the last frame
         self.worked = 0  # in all
+        self.thrown = Thrown(COPIED_PER_UNIT)
         self._price = self._look_work + TOPIC_WORK  # the work that a publication is expected to need
         self._place: tuple[Run, int, int] | None = None  # in a run: the position reached, and its offset in bytes
         self._ahead: deque[Run | Damage] = deque()
@@ -122,6 +124,7 @@ class Channel:
         if at > self.at:
             self.at = min(at, self.sent_to)
             self.moved_at = now
+            self.thrown.got(self.worked)
         while self._under_way and self._under_way[0][0] <= self.at:
             _, count, size = self._under_way.popleft()
             self.under_way -= count
@@ -132,6 +135,7 @@ class Channel:
             self._go_back(at)
 
     def _go_back(self, position: int) -> None:
+        self.thrown.throw(self.under_way_bytes, self.worked)
         self.cursor = self.sent_to = self.at = position
         self._under_way.clear()
         self.under_way = self.under_way_bytes = 0

@@ -24,6 +24,7 @@ from heliograph.stores.channel import Channel
 from heliograph.stores.hearer import Hearer
 from heliograph.stores.names import NameKey, Span
 from heliograph.stores.references import PartReference
+from heliograph.stores.repeats import ThrownAway
 from heliograph.stores.summaries import Summaries, end_of
 from heliograph.stores.tail import Tail
 from heliograph.stores.vault_calls import VaultCalls
@@ -72,6 +73,8 @@ class Channels:
         self.is_continued = False  # True: there is more to do at the next wake, which comes at once
         self._store = 0
         self._is_pressed = False
+        self.repeats = ThrownAway()
+        self._now: Instant = 0  # of the last input that came to it
         self.delivered = 0  # frames
         self.gaps = 0  # positions that could not be read
 
@@ -157,6 +160,9 @@ class Channels:
             self._tell(inbox, 0 if hearer is None else hearer.as_of, notice)
             return
         channel.credit(at, window, again, now, hearer)
+        thrown = channel.thrown.take()
+        if thrown:
+            self.repeats.add(here, channel.holder, thrown, now)
         if here in self._caught_up and not channel.is_reading:
             frame = channel.empty_frame(self._store)
             if frame is not None:
@@ -194,6 +200,9 @@ class Channels:
 
     def _remove(self, here: ChannelKey) -> None:
         channel = self._channels.pop(here, None)
+        if channel is not None and not channel.is_over and channel.sent_to > channel.at:
+            channel.thrown.throw(channel.under_way_bytes, channel.worked)
+            self.repeats.add(here, channel.holder, channel.thrown.take(), self._now)
         self._ready.pop(here, None)
         self._caught_up.pop(here, None)
         self._timers.cancel(("pace", here))
@@ -204,7 +213,8 @@ class Channels:
         for here, channel in list(self._channels.items()):
             if now - channel.heard_at > SILENT_NS:
                 self._remove(here)
-        if self._channels:
+        self.repeats.sweep(now)
+        if self._channels or self.repeats:
             self._timers.set("tend channels", now + TEND_NS, self._tend)
 
     # -- reading ------------------------------------------------------------------------------------------------
@@ -221,6 +231,7 @@ class Channels:
     def flush(self, now: Instant) -> None:
         """Send what can be sent, each channel in its turn, until it is enough for this input. The rest is left to the
         next wake: inputs that come before it do not add to that."""
+        self._now = now
         if self._is_pressed or self.is_continued:
             return
         left = WORK_MAX
@@ -259,6 +270,9 @@ class Channels:
     def _serve(self, here: ChannelKey, channel: Channel, work_max: int, now: Instant) -> bool:
         """A turn: send a frame, or examine what so much work gets. Returns True if there is more to do at once."""
         if channel.is_reading or channel.is_over or not channel.has_credit:
+            return False
+        if self.repeats and (again_at := self.repeats.until(here, channel.holder)) > now:
+            self._timers.set(("pace", here), again_at, lambda at: self._ready.update({here: None}))
             return False
         self._pass_over(channel, work_max)
         if not channel.has_ahead and not self._fetch(here, channel, now):

@@ -49,6 +49,12 @@ class StoreConfig:
     )
     retain_s: int = setting(0, "seconds for which publications are kept; 0: for ever", least=0)
     retain_bytes: int = setting(0, "bytes of the newest publications that are kept; 0: all", least=0)
+    staged_bytes_max: int = setting(
+        0,
+        "bytes of batches that are not committed; beyond it, those of whoever has most are dropped; 0: retain_bytes "
+        "or a quarter of bytes_max, whichever is less, or 4 GiB if neither is set",
+        least=0,
+    )
     retain_acknowledged: bool = setting(
         True, "keep what all durable subscriptions have acknowledged, as long as the other limits say"
     )

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace as replaced
 
 from heliograph.errors import ProtocolError, Reason, UsageError
 from heliograph.machine import Address, Effects, Instant, LinkId, Outbox, Peer, SocketName, Ticket, Timers
@@ -239,7 +240,12 @@ class StoresDesk:
 
     def _passed(self, number: int, asker: Asker, request: wire.RequestToStore) -> bytes:
         body = msgspec.Raw(wire.encode(request))
-        hears = asker.hears if isinstance(request, wire.OpenChannel | wire.GiveCredit) else None
+        hears = asker.hears
+        if hears is not None and isinstance(request, wire.OpenChannel | wire.GiveCredit):
+            hears = replaced(hears, spoken=[], spoken_roots=[])
+        elif hears is not None:
+            is_told = isinstance(request, wire.CommitBatch)
+            hears = replaced(hears, rules=[], roots=[]) if is_told else None
         return wire.encode(
             wire.Asked(number, self._inbox, asker.entity, asker.roles, asker.inbox, body, asker.source, hears)
         )

@@ -9,6 +9,7 @@ Not here: which publications are accepted, and committing (intake.py).
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 
 from heliograph.machine import Instant
 from heliograph.vault import CHANGES_MAX
@@ -59,6 +60,10 @@ class CommitGroup:
         self.size = sum(len(data) for _, data, _ in runs)
         self.at = at
         self.wall = wall  # the time of storing, in the vault and for readers
+
+    def leave_out(self, is_gone: Callable[[str], bool]) -> None:
+        """Do not write what is for a log that is gone."""
+        self.runs = [run for run in self.runs if run[0] == MAIN or not is_gone(run[0])]
 
 
 class Gathering:

@@ -1,7 +1,7 @@
-"""Hearer: what one reader may hear, as its broker said with the request.
+"""Hearer: what one reader may hear, or one publisher publish, as its broker said with the request.
 
 In:    requests with the reader's identity, rules and rights.
-Out:   whether it may hear a topic; whether a filter can give it anything.
+Out:   whether it may hear a topic, or publish on it; whether a filter can give it anything.
 State: none beyond what was said.
 Not here: the rules themselves (broker/access.py), who says it (broker/hearings.py).
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from heliograph.broker.access import Profile, heard_profile
+from heliograph.broker.access import Profile, heard_profile, spoken_profile
 from heliograph.model.identity import ANONYMOUS, Identity, Role
 from heliograph.wire.hearing import Hearing
 
@@ -43,6 +43,18 @@ class Hearer:
     @cached_property
     def _roots(self) -> frozenset[bytes]:
         return frozenset(root.encode() for root in self._said.roots)
+
+    @cached_property
+    def _spoken(self) -> Profile:
+        return spoken_profile(self._said.spoken, self._said.default, self._identity)
+
+    @cached_property
+    def _spoken_roots(self) -> frozenset[bytes]:
+        return frozenset(root.encode() for root in self._said.spoken_roots)
+
+    def may_publish(self, topic: bytes) -> bool:
+        """True if it may publish on this topic."""
+        return self._spoken.may_speak(topic, self._spoken_roots.__contains__)
 
     def may_hear(self, topic: bytes) -> bool:
         """True if the reader may hear this topic."""

@@ -3,8 +3,9 @@
 In:    deliveries of whole EVENT frames; answers of the vault.
 Out:   commits; acknowledgements to publishers; runs for readers.
 State: chains of publishers (bounded; the vault has the rest), publications gathered and those being committed.
-Not here: one publisher's order (chain.py), room for what waits (waiting.py), asking for what is missing (asking.py),
-          the content of a commit (gathering.py), readers (channels.py), batches (batches.py).
+Not here: one publisher's order (chain.py), room for what waits (waiting.py) and for publishers (places.py), asking for
+          what is missing (asking.py), the content of a commit (gathering.py), readers (channels.py), batches
+          (batches.py).
 
 Arriving publications are gathered while commits are in progress, so that a store under load writes few large runs.
 Nothing is acknowledged before ``done``, unless the settings say ``unsafe_ack``. When the vault falls behind, the store
@@ -24,16 +25,20 @@ from heliograph.broker.hot import frames_of
 from heliograph.errors import ProtocolError, Reason
 from heliograph.guard import Guard
 from heliograph.machine import Instant, Timers
+from heliograph.model.identity import ANONYMOUS
 from heliograph.stores.asking import Asking
 from heliograph.stores.chain import ASK_NS, Chain, Verdict
 from heliograph.stores.gathering import RUN_BYTES, CommitGroup, CommitTimes, Gathering
+from heliograph.stores.names import Holder
+from heliograph.stores.places import PublisherPlaces
+from heliograph.stores.staging import Staging
 from heliograph.stores.vault_calls import VaultCalls
 from heliograph.stores.waiting import EarlyShares
 from heliograph.vault import Append, Change, Committed, KeysRead, Put, ReadKeys, Run
 from heliograph.wire import stores as wire
 from heliograph.wire.frames import SCAN, Flag
 from heliograph.wire.limits import HEAD_BYTES
-from heliograph.wire.stores import MAIN, STORED_EVENT_BYTES_MAX, Acknowledged, StoredFlag, stored
+from heliograph.wire.stores import MAIN, STORED_EVENT_BYTES_MAX, Acknowledged, Quality, StoredFlag, stored
 
 NS_PER_MS = 1_000_000
 CHAINS_MAX = 65_536
@@ -45,6 +50,7 @@ FLAGS = 5  # the offset of the flags in an EVENT
 DIRECTED, REPEAT = int(Flag.DIRECTED), int(Flag.REPEAT)
 LOOKED_AT = (DIRECTED | REPEAT) << 8  # flags, in the word of kind, flags and topic length
 ORIGINS = "o/"
+UNKNOWN: Holder = ("", "")  # of publishers that have not attached
 
 
 class QualityMark(msgspec.Struct, array_like=True, gc=False):
@@ -92,6 +98,7 @@ class IntakeCounts:
     failures: int = 0
 
 
+LogOf = Callable[[Holder, str, Quality, bytes, int], str | None]
 Grown = Callable[[list[Run], Instant], None]
 
 
@@ -104,7 +111,8 @@ class Intake:
         timers: Timers,
         *,
         keeps_plain: Callable[[bytes, Instant], bool],
-        log_of: Callable[[str, str, int, str], str | None],
+        log_of: LogOf,
+        staging: Staging,
         unsafe_ack: bool,
         bytes_max: int,
         send: Callable[[bytes], None],
@@ -117,6 +125,7 @@ class Intake:
         self._timers = timers
         self._keeps_plain = keeps_plain
         self._log_of = log_of
+        self._staging = staging
         self._unsafe_ack = unsafe_ack
         self._bytes_max = bytes_max  # waiting and being committed; anything beyond is asked for again
         self._send = send
@@ -128,6 +137,7 @@ class Intake:
         self._id_text = ""
         self.state = "open"
         self._chains: dict[int, Chain] = {}
+        self._places = PublisherPlaces(self._chains)
         self._gathering = Gathering()
         self._under_way: deque[CommitGroup] = deque()
         self._under_way_bytes = 0
@@ -153,9 +163,10 @@ class Intake:
             if chain.inbox:
                 new = self._chains[origin] = Chain(chain.inbox)  # which keeps only the publisher's address
                 new.attach(chain.inbox, chain.entity, chain.source)
+                self._places.put(origin, new.holder)
                 self._read(origin, new)
             else:
-                del self._chains[origin]
+                self._forget(origin)
 
     def close(self, reason: Reason) -> None:
         """The vault is lost: nothing is accepted until it is open again."""
@@ -313,7 +324,8 @@ class Intake:
         quality = _decode(frame[top : top + header_length]).quality
         assert quality is not None
         try:
-            log = self._log_of(chain.entity, quality.publisher, quality.batch, quality.part)
+            asked = Quality(quality.store, quality.previous, quality.publisher, quality.batch, quality.part)
+            log = self._log_of(chain.holder, chain.entity, asked, frame[HEAD_BYTES:top], len(frame))
         except ProtocolError as error:
             chain.refuse(number, error.reason)
             return
@@ -322,22 +334,27 @@ class Intake:
             undirected = b"%b%c%b" % (frame[:FLAGS], frame[FLAGS] & ~DIRECTED, frame[FLAGS + 1 :])
             self._gathering.add(undirected, log)
 
-    def _chain(self, origin: int) -> Chain | None:
+    def _chain(self, origin: int, holder: Holder = UNKNOWN) -> Chain | None:
         """The chain of a publisher; None if there is no room for it."""
         chain = self._chains.get(origin)
         if chain is not None or not self.id:
             return chain
-        if len(self._chains) >= CHAINS_MAX and not self._make_room():
-            return None
+        if len(self._chains) >= CHAINS_MAX:
+            leaves = self._places.who_leaves(holder)
+            if leaves is None:
+                return None
+            self._forget(leaves)
         chain = self._chains[origin] = Chain()
+        self._places.put(origin, holder)
         self._read(origin, chain)
         return chain
 
-    def _make_room(self) -> bool:
-        idle = [origin for origin, chain in self._chains.items() if chain.is_idle]
-        for origin in idle[:1_024]:
-            del self._chains[origin]
-        return bool(idle)
+    def _forget(self, origin: int) -> None:
+        """Forget a publisher, and what waits in its chain."""
+        chain = self._chains.pop(origin, None)
+        if chain is not None:
+            self._waiting.set(origin, chain.holder, 0)
+            self._places.remove(origin)
 
     def forget_publisher(self, origin: int) -> bool:
         """Forget a publisher whose vault entry is to be deleted. Returns False if something of it is being committed,
@@ -345,7 +362,7 @@ class Intake:
         chain = self._chains.get(origin)
         if chain is not None and not chain.is_idle:
             return False
-        self._chains.pop(origin, None)
+        self._forget(origin)
         return True
 
     def _read(self, origin: int, chain: Chain) -> None:
@@ -356,6 +373,7 @@ class Intake:
                 return
             unread = chain.read(dict(found.pairs).get(key))
             self._waiting.set(origin, chain.holder, 0)
+            self._places.put(origin, chain.holder)
             for sequence, previous, raw in unread:
                 quality = QualityMark(self._id_text, previous, "?" if raw[FLAGS] & DIRECTED else "")
                 self._take_reliable(origin, sequence, quality, raw, now)
@@ -364,8 +382,7 @@ class Intake:
 
         def unanswered(reason: Reason, now: Instant) -> None:
             if self._chains.get(origin) is chain:
-                self._waiting.set(origin, chain.holder, 0)
-                del self._chains[origin]
+                self._forget(origin)
             self._answer_attached()
 
         self._vault.read(ReadKeys(key), answered, unanswered)
@@ -374,10 +391,12 @@ class Intake:
 
     def attach(self, origin: int, inbox: str, entity: str, source: str, answer: Callable[[int], None]) -> bool:
         """A publisher attached. ``answer`` gets the number that we have, once everything accepted is durable."""
-        chain = self._chain(origin)
+        holder = entity, source if entity == ANONYMOUS.entity else ""
+        chain = self._chain(origin, holder)
         if chain is None:
             return False
         chain.attach(inbox, entity, source)
+        self._places.put(origin, holder)
         self._waiting.count(origin, chain)
         self._attaching.append((origin, answer))
         self._answer_attached()
@@ -431,6 +450,7 @@ class Intake:
     def _commit(self, now: Instant) -> None:
         wall = self._wall(now)
         group = self._gathering.take(COMMIT_BYTES, now, wall)
+        group.leave_out(self._staging.is_gone)
         changes: list[Change] = [Append(log, data, count, wall, wall) for log, data, count in group.runs]
         for origin, sequence in group.marks.items():
             changes.append(Put(f"{ORIGINS}{origin:016x}", self._chains[origin].state(sequence, wall)))
@@ -459,6 +479,9 @@ class Intake:
             for position, (log, data, count) in zip(committed.positions, group.runs, strict=True)
             if log == MAIN
         ]
+        for log, data, count in group.runs:
+            if log != MAIN:
+                self._staging.stored(log, len(data), count)
         if grown:
             self._grown(grown, now)
 
@@ -470,6 +493,7 @@ class Intake:
         self.state = reason.word
         self._gathering.clear()
         self._waiting.clear()
+        self._staging.lost()
         for origin, chain in self._chains.items():
             chain.reset()
             self._owed[origin] = None

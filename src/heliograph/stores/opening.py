@@ -1,7 +1,7 @@
 """Opening: what a store reads from its vault before it serves requests.
 
 In:    the news that the vault is open.
-Out:   the store's id, its names and its log; then one call.
+Out:   the store's id, its names, its log and what is staged; then one call.
 State: only what is in progress.
 Not here: the names (names.py), the log (tail.py), publishers, which are read when they attach (intake.py).
 """
@@ -91,7 +91,7 @@ class Opening:
 
         def answered(found: KeysRead, now: Instant) -> None:
             self._tail.load_referred(dict(found.pairs).get(REFERRED_KEY))
-            self._opened(id, now)
+            self._batches.load(lambda now: self._opened(id, now), self._unread)
 
         self._vault.read(ReadKeys(REFERRED_KEY), answered, self._unread)
 

@@ -3,12 +3,13 @@
 In:    Asked bodies: a request with the requester's identity.
 Out:   answers; openings, acknowledgements and drops for the other parts of the store.
 State: none of its own.
-Not here: those parts (intake.py, channels.py, names.py, batches.py, measuring.py), what a reader may hear (hearer.py).
+Not here: those parts (intake.py, channels.py, names.py, batches.py, measuring.py), what a client may do (hearer.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 
 from msgspec.structs import replace
 
@@ -34,6 +35,7 @@ from heliograph.wire.stores import MAIN, Asked, StoredFlag, stored
 
 NAMES_PER_PAGE = 100
 SHOWN_MAX = 256  # characters of a filter or condition in a refusal
+BATCHES_PER_PAGE = 100
 
 
 class Serving:
@@ -130,9 +132,14 @@ class Serving:
                     request,
                     lambda done: self._answer(asked, done),
                     lambda reason, text: self._refuse(asked, reason, text),
+                    _check_hearer(asked).may_publish,
                 )
             case wire.ListNames():
                 self._list(asked, request)
+            case wire.ListBatches():
+                self._list_batches(asked, request)
+            case wire.DropBatch():
+                self._drop_batch(asked, request)
             case _:
                 raise ProtocolError(Reason.QUESTION_UNKNOWN, "a store does not know this request")
 
@@ -297,6 +304,26 @@ class Serving:
         count = len(one_page(iter(entries))[0])
         self._answer(asked, wire.NamesFound(entries[:count], is_more or len(chosen) > count))
 
+    def _list_batches(self, asked: Asked, request: wire.ListBatches) -> None:
+        is_admin = Role.ADMIN.value in asked.roles
+        if not is_admin and asked.entity == ANONYMOUS.entity:
+            _check_admin(asked, "list what clients without credentials have staged")
+        entries = self._batches.staging.entries(request.after, "" if is_admin else asked.entity)
+        chosen = [*islice(entries, BATCHES_PER_PAGE + 1)]
+        count = len(one_page(iter(chosen[:BATCHES_PER_PAGE]))[0])
+        self._answer(asked, wire.BatchesFound(chosen[:count], len(chosen) > count))
+
+    def _drop_batch(self, asked: Asked, request: wire.DropBatch) -> None:
+        entity = request.entity or asked.entity
+        if entity != asked.entity or entity == ANONYMOUS.entity:
+            _check_admin(asked, "drop what others have staged")
+        if not self._batches.drop(entity, request.publisher, request.batch):
+            text = (
+                f"nothing is staged for batch {request.batch} of {entity} {request.publisher}, or it is being committed"
+            )
+            raise ProtocolError(Reason.BATCH_INCOMPLETE, text)
+        self._answer(asked, wire.RequestDone())
+
     # -- answering ----------------------------------------------------------------------------------------------
 
     def _answer(self, asked: Asked, body: Body) -> None:
@@ -326,7 +353,7 @@ def _hearer(asked: Asked) -> Hearer | None:
 def _check_hearer(asked: Asked) -> Hearer:
     hearer = _hearer(asked)
     if hearer is None:
-        raise ProtocolError(Reason.BODY_MALFORMED, "the reader's broker does not say what the reader may hear")
+        raise ProtocolError(Reason.BODY_MALFORMED, "the client's broker does not say what the client may do")
     return hearer
 
 

@@ -1,9 +1,9 @@
 """Waiting: room in memory for publications that wait for an earlier one, shared among those who publish.
 
 In:    how many bytes wait in each chain, and its holder: an entity, or for clients without credentials an address.
-Out:   whether more may wait in a chain; the chains that give way to it.
+Out:   whether more may wait in a chain; the chains that give way to it. The same for other things that are shared.
 State: the bytes by holder and chain.
-Not here: what waits (chain.py), how its publisher is asked again (intake.py).
+Not here: what waits (chain.py), how its publisher is asked again (intake.py), staged batches (staging.py).
 
 Somebody may use all the room that no other needs. When it is full, the chain of the holder that has most gives way,
 and among the chains of one holder the one that has most, provided that the newcomer has clearly less, with what it
@@ -59,51 +59,79 @@ class Sizes(Generic[K]):
         return next(iter(self._classes[most])) if most > size.bit_length() else None
 
 
-class EarlyShares:
+class HolderShares(Generic[K]):
+    """How much each has, and for whom it counts."""
+
+    def __init__(self) -> None:
+        self._holders: Sizes[Holder] = Sizes()
+        self._of: dict[Holder, Sizes[K]] = {}
+        self._holder_of: dict[K, Holder] = {}
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return self._holders.total
+
+    def of(self, holder: Holder) -> int:
+        """What counts for one holder."""
+        return self._holders.get(holder)
+
+    def clear(self) -> None:
+        """Nothing is left."""
+        self._holders = Sizes()
+        self._of.clear()
+        self._holder_of.clear()
+
+    def holder_of(self, key: K) -> Holder:
+        """Whom this one counts for; it must have something."""
+        return self._holder_of[key]
+
+    def set(self, key: K, holder: Holder, size: int) -> None:
+        """This one has so much, and counts for this holder."""
+        before = self._holder_of.get(key)
+        if before is not None and before != holder:
+            self._put(key, before, 0)
+        if size or before is not None:
+            self._put(key, holder, size)
+
+    def _put(self, key: K, holder: Holder, size: int) -> None:
+        own = self._of.setdefault(holder, Sizes())
+        own.set(key, size)
+        self._holders.set(holder, own.total)
+        if size:
+            self._holder_of[key] = holder
+        else:
+            self._holder_of.pop(key, None)
+        if not own.total:
+            del self._of[holder]
+
+    def who_gives_way(self, key: K, holder: Holder, size: int) -> K | None:
+        """The one that gives way to so much more of this one; None if this one has its share."""
+        other = self._holders.larger_than(self._holders.get(holder) + size)
+        if other is not None:
+            return self._of[other].larger_than(0)
+        own = self._of.get(holder)
+        return None if own is None else own.larger_than(own.get(key) + size)
+
+
+class EarlyShares(HolderShares[int]):
     """What waits in all chains of a store."""
 
     def __init__(self, bytes_max: int, chains: Mapping[int, Chain], owe: Callable[[int], None]) -> None:
+        super().__init__()
         self._bytes_max = bytes_max
         self._known = chains
         self._owe = owe
         self.gave_way = 0  # chains
-        self._holders: Sizes[Holder] = Sizes()
-        self._chains: dict[Holder, Sizes[int]] = {}
-        self._holder_of: dict[int, Holder] = {}
 
     @property
     def bytes(self) -> int:
         """All that waits."""
-        return self._holders.total
-
-    def clear(self) -> None:
-        """Nothing waits any more."""
-        self._holders = Sizes()
-        self._chains.clear()
-        self._holder_of.clear()
+        return self.total
 
     def count(self, origin: int, chain: Chain) -> None:
         """What waits in this chain, or its holder, may have changed."""
         self.set(origin, chain.holder, chain.early_bytes)
-
-    def set(self, origin: int, holder: Holder, size: int) -> None:
-        """So much waits in this chain, which counts for this holder."""
-        before = self._holder_of.get(origin)
-        if before is not None and before != holder:
-            self._put(origin, before, 0)
-        if size or before is not None:
-            self._put(origin, holder, size)
-
-    def _put(self, origin: int, holder: Holder, size: int) -> None:
-        chains = self._chains.setdefault(holder, Sizes())
-        chains.set(origin, size)
-        self._holders.set(holder, chains.total)
-        if size:
-            self._holder_of[origin] = holder
-        else:
-            self._holder_of.pop(origin, None)
-        if not chains.total:
-            del self._chains[holder]
 
     def make_room(self, origin: int, chain: Chain, size: int) -> bool:
         """True if so many bytes more may wait in this chain; chains that have more give way to it."""
@@ -114,7 +142,7 @@ class EarlyShares:
             if other is None:
                 return False
             self._known[other].give_way()
-            self.set(other, self._holder_of[other], 0)
+            self.set(other, self.holder_of(other), 0)
             self._owe(other)
             self.gave_way += 1
         return False
@@ -122,11 +150,3 @@ class EarlyShares:
     def is_full(self, size: int) -> bool:
         """True if something must give way before so much more may wait."""
         return self.bytes + size > self._bytes_max
-
-    def who_gives_way(self, origin: int, holder: Holder, size: int) -> int | None:
-        """The chain that gives way to so many more bytes of this one; None if this one has its share."""
-        other = self._holders.larger_than(self._holders.get(holder) + size)
-        if other is not None:
-            return self._chains[other].larger_than(0)
-        own = self._chains.get(holder)
-        return None if own is None else own.larger_than(own.get(origin) + size)

@@ -114,7 +114,7 @@ class Asked(Body, frozen=True):
     inbox: str  # of the requester
     body: msgspec.Raw  # one of the requests below, as the service encoded it
     source: Annotated[str, msgspec.Meta(max_length=256)] = ""  # the address that the requester's places count for
-    hears: Hearing | None = None  # with `open` and `credit`: what the requester may hear
+    hears: Hearing | None = None  # what the requester may hear, with `open` and `credit`; may publish, with `commit`
 
 
 class StoreForgotten(Body, frozen=True):
@@ -261,6 +261,22 @@ class CommitBatch(Body, frozen=True, tag="commit", tag_field="do"):
     proof: Proof = ""  # of a client without credentials: that the publisher's name is its own
 
 
+class ListBatches(Body, frozen=True, tag="batches", tag_field="do"):
+    """The requester's batches that are staged and not committed (for an administrator: all of them), in pages."""
+
+    store: StoreId
+    after: str = ""  # "entity/publisher/batch" of the last entry of the previous page
+
+
+class DropBatch(Body, frozen=True, tag="drop_batch", tag_field="do"):
+    """Forget what is staged for a batch. Without credentials only administrators do that."""
+
+    store: StoreId
+    publisher: Name
+    batch: Count
+    entity: str = ""  # whose it is, if an administrator asks; empty: the requester's own
+
+
 RequestToStore = (
     AttachPublisher
     | OpenChannel
@@ -273,6 +289,8 @@ RequestToStore = (
     | MeasureLog
     | ListNames
     | CommitBatch
+    | ListBatches
+    | DropBatch
 )
 StoreRequest = FindStores | ForgetStore | RequestToStore
 REQUESTS: RequestTypes[StoreRequest] = RequestTypes(StoreRequest)
@@ -308,7 +326,8 @@ class ChannelOpened(Body, frozen=True):
 
 
 class RequestDone(Body, frozen=True):
-    """The answer to ForgetStore, AckPositions (durable by then), CloseChannel, DropName, ReleaseName, CommitBatch."""
+    """The answer to ForgetStore, AckPositions (durable by then), CloseChannel, DropName, ReleaseName, CommitBatch,
+    DropBatch."""
 
     before: Count = 0  # AckPositions: everything before this is acknowledged
     batch: Count = 0  # CommitBatch: this publisher's last visible batch …
@@ -355,6 +374,24 @@ class NameEntry(Body, frozen=True):
     connected: bool = False
     language: str = "topic"
     where: str = ""
+
+
+class BatchEntry(Body, frozen=True):
+    """A batch that is not committed."""
+
+    entity: str
+    publisher: str
+    batch: Count
+    parts: Count
+    bytes: Count  # as they count in ``store.staged_bytes_max``
+    sources: list[str] = []  # the addresses from which clients without credentials have staged it, as far as known
+
+
+class BatchesFound(Body, frozen=True):
+    """The answer to ListBatches. ``more``: ask again after the last entry."""
+
+    batches: list[BatchEntry]
+    more: bool = False
 
 
 class NamesFound(Body, frozen=True):

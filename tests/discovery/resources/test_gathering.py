@@ -43,6 +43,7 @@ def test_a_late_shared_answer_does_not_hide_what_its_host_answered_to_the_repeat
         network_time=lambda now: now,
         time_error=lambda now: 0,
         ask=lambda request, now, holder: asked.append(request),
+        arrived=lambda key: {},
         is_settled=lambda: True,
         reply=lambda id: None,
     )

@@ -288,3 +288,22 @@ def test_a_host_with_a_new_incarnation_and_the_same_links_is_asked_for_its_state
     host = net.nodes["a"].core.table.hosts[4]
     assert (host.incarnation, sorted(host.resources)) == (2, [1, 2])
     assert net.nodes["a"].stirred == [(1, 1, 1)]
+
+
+@pytest.mark.req("R9")
+@pytest.mark.parametrize("deliver", ["similarity", "direct"])
+def test_a_broker_that_answered_is_not_missing_because_another_one_did_not(deliver: str) -> None:
+    """A link loses everything, which nobody has noticed yet. What the requester's own broker answered counts."""
+    net = chain()
+    for number, at in enumerate("ad", 1):
+        net.register(at, number, "x >= 0")
+        net.update(at, number, 1, x=number)
+    net.run(1)
+    for wire in net.nodes["c"].wires.values():
+        wire.cut = wire.to == "d"
+    asked = net.ask("a", "x >= 0", deliver=deliver)
+    net.run(3)
+    (answer,) = asked
+    assert [each.id for each in answer.found] == [1]
+    assert not answer.is_complete
+    assert answer.missing == ["d"]

@@ -14,6 +14,7 @@ import json
 from pathlib import Path
 from shutil import rmtree
 from time import monotonic
+from typing import Any
 
 from heliograph.cli.demo.report import Report
 from heliograph.cli.network_processes import NetworkProcesses
@@ -22,13 +23,14 @@ from heliograph.live.connect import connect
 from heliograph.topology.process_network import generated
 
 ROWS = 3_000
+REPORT = "demo-report.html"
 TOPIC = "readings"
 WANTED = [("hot", f"{TOPIC}/#", "predicates", "degrees > 25"), ("hall 1", f"{TOPIC}/hall-1", "", "")]
 
 
 async def play_pipeline(folder: Path, report: Report) -> None:
     """Capture, archive, two analyses and a picture."""
-    report.begin("The data pipeline: heliograph pipeline archive, sql, match, similarity")
+    report.begin("The data pipeline: heliograph pipeline archive, sql, match, report")
     if importlib.util.find_spec("pyspark") is None:
         print("   Spark is not installed: pip install 'heliograph[spark]' (about 1 GB) brings this scene")
         return
@@ -49,6 +51,17 @@ async def _capture(url: str) -> None:
             await plant.publish(f"{TOPIC}/hall-{number % 3}", "x", headers=headers, reliable=True, wait=False)
         await plant.flush()
     print(f"   a store keeps {ROWS:,} readings; starting Spark (some seconds) …", flush=True)
+
+
+def _write_report(spark: Any, tables: str) -> Path:
+    """A report of the tables, in this user's folder for state, since the demo's own folder goes with it."""
+    from heliograph.live.private_file import state_dir
+    from heliograph.pipeline.report.report import write_report
+
+    page = state_dir() / REPORT
+    page.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    write_report(spark, tables, page)
+    return page
 
 
 def _analyse(url: str, folder: Path, report: Report) -> None:
@@ -74,11 +87,15 @@ def _analyse(url: str, folder: Path, report: Report) -> None:
             for row in rows
         ]  # fmt: skip
         pictures = evaluation.draw(measured, folder)
+        page = _write_report(spark, tables)
+        print(f"   a report to look at: {page}", flush=True)
     finally:
         stop()
     expected = sum(15 + number % 20 > 25 for number in range(ROWS))
     report.check(kept["events"] == ROWS, f"pipeline: {kept['events']} of {ROWS} rows were archived")
     report.check(matched[0]["events"] == expected, "pipeline: the past was not matched as it was")
     report.check(bool(pictures), "pipeline: no picture was drawn")
+    report.check("<svg" in page.read_text("utf-8"), "pipeline: the report has no figure")
+    report.add("look at", str(page))
     took = monotonic() - began
     report.add("pipeline", f"{ROWS:,} publications to a table, SQL, two subscriptions over the past, {took:.0f} s")

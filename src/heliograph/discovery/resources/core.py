@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from heliograph.discovery.resources import messages
 from heliograph.discovery.resources.conditions import ResourceCondition, read_condition
 from heliograph.discovery.resources.config import ResourcesConfig
-from heliograph.discovery.resources.forwarding import HERE, Arrival, DirectSend, HostRead, RequestForwarding
+from heliograph.discovery.resources.forwarding import HERE, Arrival, DirectSend, HostRead, Reads, RequestForwarding
 from heliograph.discovery.resources.gathering import AnswerGathering
 from heliograph.discovery.resources.hosting import EXPIRED_AT_ONCE, HostedResource, Hosting
 from heliograph.discovery.resources.messages import (
@@ -34,6 +34,7 @@ from heliograph.discovery.resources.messages import (
     StandingRequests,
 )
 from heliograph.discovery.resources.places import Places
+from heliograph.discovery.resources.remembering import Key
 from heliograph.discovery.resources.spreading import Spreading
 from heliograph.discovery.resources.standing import StandingForwarding
 from heliograph.discovery.resources.table import AdvertisementTable, HostingBroker, TableDifference, TableRow
@@ -116,6 +117,7 @@ class ResourceCore:
             network_time=network_time,
             time_error=time_error,
             ask=self._ask,
+            arrived=self._arrived,
             is_settled=lambda: self.spreading.is_settled,
             reply=reply,
         )
@@ -163,6 +165,12 @@ class ResourceCore:
             at = self._read_at + 1
         self._read_at = at
         return self.hosting.matching(condition, at), HostRead(self.hosting.me[1], self.hosting.number, at)
+
+    def _arrived(self, key: Key) -> Reads:
+        """The hosts whose answers to a request of our own client are all here, while others may be awaited."""
+        known = self.forwarding.known.get(key)
+        arrivals = () if known is None else known.arrivals.values()
+        return {host: read for each in arrivals for host, read in each.hosts.items() if host not in each.direct}
 
     def _own_changed(self, came: list[AdvertisedResource], went: list[AdvertisedResource]) -> None:
         """Our resources changed. That ends sharing here, also if others are not told because another one covers it."""

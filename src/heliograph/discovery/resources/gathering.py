@@ -96,6 +96,7 @@ class AnswerGathering:
         network_time: Callable[[Instant], int],
         time_error: Callable[[Instant], int],
         ask: Callable[[ResourceRequest, Instant, str], None],
+        arrived: Callable[[Key], Reads],
         is_settled: Callable[[], bool],
         reply: Callable[[RequestId], tuple[str, str] | None],
     ) -> None:
@@ -108,6 +109,7 @@ class AnswerGathering:
         self._network_time = network_time
         self._time_error = time_error
         self._ask = ask
+        self._arrived = arrived  # hosts whose answers are here, while others are awaited
         self._is_settled = is_settled  # False while the table of advertisements is being fetched
         self._reply = reply  # where direct answers to a request go; None: not known yet
         self._number = 0
@@ -245,6 +247,7 @@ class AnswerGathering:
         self._shares.remove(gathered.id)
         self._timers.cancel(("deadline", gathered.id))
         self._timers.cancel(("silence", gathered.id))
+        gathered.hosts.update(self._arrived((gathered.id, gathered.attempt)))  # if others were awaited in vain
         for host in gathered.short:
             gathered.hosts.pop(host, None)
         question, missing = gathered.question, self._missing(gathered)

@@ -43,6 +43,7 @@ GAP = 3.0  # usual pauses between two points; a longer one is a gap in the line
 TOLD_MAX = 8  # columns with a number above each
 DOTS_MAX = 40  # points with a dot each
 OTHER_NAMES = "all others"
+START = datetime(1970, 1, 1)
 
 Margins = tuple[int, int, int, int]  # left, right, top, bottom, in pixels
 MARGINS: Margins = (56, 16, 10, 44)
@@ -78,7 +79,7 @@ def draw(name: str, title: str, chart: Chart, rows: Rows, period: Period) -> Dra
             _drawn(f"{name}-{width}", title, width, HEIGHT, lambda axes: _over_time(axes, chart, lines, period))
             for width in (WIDE, NARROW)
         )
-        return Drawing(wide, narrow, _legend(chart, lines, timedelta(seconds=period.step_s)))
+        return Drawing(wide, narrow, _legend(chart, lines, period))
     if isinstance(chart, Columns):
         return Drawing(_drawn(name, title, HALF, HEIGHT, lambda axes: _columns(axes, chart, rows)))
     height = ROW * len(rows) + 46
@@ -121,10 +122,10 @@ def _lines(chart: OverTime, rows: Rows) -> dict[str | None, Points]:
     return {name: sorted(found[name]) for name in names}
 
 
-def _legend(chart: OverTime, lines: dict[str | None, Points], step: timedelta) -> tuple[Legend, ...]:
+def _legend(chart: OverTime, lines: dict[str | None, Points], period: Period) -> tuple[Legend, ...]:
     if len(lines) == 1 and not chart.series:
         return ()
-    steps = len(_moments(lines, step)) if chart.form == "area" else 0  # in a step without a row nothing flowed
+    steps = len(_moments(period)) if chart.form == "area" else 0  # in a step without a row nothing flowed
     return tuple(
         Legend(OTHER_NAMES if name is None else name, 0 if name is None else number, _told(chart, points, steps))
         for number, (name, points) in enumerate(lines.items(), 1)
@@ -141,7 +142,7 @@ def _over_time(axes: Any, chart: OverTime, lines: dict[str | None, Points], peri
     step = timedelta(seconds=period.step_s)
     colours = [OTHERS if name is None else COLOURS[number] for number, name in enumerate(lines)]
     if chart.form in ("area", "columns"):
-        moments = _moments(lines, step)
+        moments = _moments(period)
         heights = [[dict(points).get(moment, 0.0) for moment in moments] for points in lines.values()]
         more: dict[str, Any] = {}
         if chart.form == "columns" or len(moments) == 1:
@@ -174,11 +175,11 @@ def _grid(axes: Axes) -> None:
     axes.set_axisbelow(True)
 
 
-def _moments(lines: dict[str | None, Points], step: timedelta) -> list[datetime]:
-    """Every step from the first to the last one, also those in which nothing happened."""
-    times = [time for points in lines.values() for time, _ in points]
-    count = round((max(times) - min(times)) / step)
-    return [min(times) + number * step for number in range(count + 1)]
+def _moments(period: Period) -> list[datetime]:
+    """Every step of the period, also those in which nothing happened."""
+    step = timedelta(seconds=period.step_s)
+    first, last = ((each - START) // step for each in (period.first, period.last))
+    return [START + number * step for number in range(first, last + 1)]
 
 
 def _line(axes: Any, chart: OverTime, points: Points, colour: str) -> None:

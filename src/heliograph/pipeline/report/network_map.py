@@ -38,6 +38,7 @@ DRAWN_MAX = 400  # brokers
 NAME_MAX = 14
 HEIGHT_MAX = 620  # pixels
 SCALE_MAX = 1.25
+LOWER = 0.6  # of a line, from its upper end: names are below their brokers
 
 
 def draw_map(brokers: Rows, links: Rows, advice: list[Advice]) -> Drawing:
@@ -74,7 +75,7 @@ def _drawn(width: int, brokers: Rows, links: list[SeenLink], places: Any, advice
         for link in links:
             _line(axes, spots, link.one, link.other, color=FAINT, linewidth=1.4)
         advised = _advised_links(axes, spots, advice)
-        _brokers(axes, brokers, spots, {each.about for each in advice if each.kind == "broker"} | advised)
+        _brokers(axes, brokers, spots, {each.about for each in advice if each.kind == "broker"}, advised)
         return themed(figure, f"Map of {len(brokers)} brokers and {len(links)} links")
 
 
@@ -100,14 +101,17 @@ def _advised_links(axes: Axes, spots: dict[str, tuple[float, float]], advice: li
         if each.kind != "link" or one not in spots or other not in spots:
             continue
         _line(axes, spots, one, other, color=ALARM, linewidth=1.8, linestyle=(0, (4, 3)))
-        (x1, y1), (x2, y2) = spots[one], spots[other]
-        told = axes.text((x1 + x2) / 2, (y1 + y2) / 2, f"saves {each.value:.0%}", color=ALARM, ha="center", va="center")
+        (x1, y1), (x2, y2) = sorted((spots[one], spots[other]), key=lambda spot: spot[1])
+        x, y = x1 + LOWER * (x2 - x1), y1 + LOWER * (y2 - y1)
+        told = axes.text(x, y, f"saves {each.value:.0%}", color=ALARM, ha="center", va="center")
         told.set_bbox({"facecolor": PAPER, "edgecolor": "none", "pad": 1.5})
         ends |= {one, other}
     return ends
 
 
-def _brokers(axes: Axes, brokers: Rows, spots: dict[str, tuple[float, float]], advised: set[str]) -> None:
+def _brokers(
+    axes: Axes, brokers: Rows, spots: dict[str, tuple[float, float]], advised: set[str], ends: set[str]
+) -> None:
     from matplotlib.patches import Circle
 
     most = max((row["connections"] or 0 for row in brokers), default=0)
@@ -116,7 +120,7 @@ def _brokers(axes: Axes, brokers: Rows, spots: dict[str, tuple[float, float]], a
         radius = RADIUS + (RADIUS_MAX - RADIUS) * sqrt((row["connections"] or 0) / most) if most else RADIUS
         edge = ALARM if row["broker"] in advised else PAPER
         axes.add_patch(Circle((x, y), radius, facecolor=COLOURS[0], edgecolor=edge, linewidth=2, zorder=3))
-        if len(brokers) <= NAMED_MAX or row["broker"] in advised:
+        if len(brokers) <= NAMED_MAX or row["broker"] in advised | ends:
             name = short_name(row["broker"], NAME_MAX)
             told = axes.text(x, y + radius + 5, name, color=INK, ha="center", va="top", zorder=4)
             told.set_bbox({"facecolor": TINT, "edgecolor": "none", "pad": 0.5})  # above links
