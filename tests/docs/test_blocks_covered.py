@@ -21,7 +21,8 @@ ELSEWHERE = {  # page: its test, and how many blocks it runs
     "docs/how-to/ask-for-content.md": ("tests/docs/test_ask_for_content.py", 5),
     "docs/how-to/create-and-find-topics.md": ("tests/docs/test_topics.py", 16),
     "docs/how-to/extend.md": ("tests/docs/test_extend.py", 9),
-    "docs/how-to/from-broker-to-sql.md": ("tests/pipeline/test_how_to.py", 9),
+    "docs/how-to/from-broker-to-sql.md": ("tests/pipeline/test_how_to.py", 10),
+    "docs/how-to/payloads-as-columns.md": ("tests/pipeline/test_payloads_page.py", 10),
     "docs/reference/configuration.md": ("tests/architecture/test_pages.py", 2),
     "docs/reference/matching.md": ("tests/docs/test_blocks_covered.py", 1),
 }

@@ -61,5 +61,5 @@ def test_the_guide_works_as_written(
     told = "\n".join(said)
     assert "hosts/h1" in told
     assert re.search(r"events\s+1\b", told), "the archive counts its rows"
-    assert len([text for kind, text in blocks if kind == "console"]) == 7
+    assert len([text for kind, text in blocks if kind == "console"]) == 8
     assert re.search(r"subscription.*\n.*1\s+1\b", told), "one event of the past would have matched"

@@ -30,8 +30,12 @@ AsJson = Annotated[bool, typer.Option("--json", help="JSON, and nothing else.")]
 Folder = Annotated[
     str, typer.Option("--tables", envvar="HELIOGRAPH_TABLES", metavar="FOLDER", help="Where the tables are.")
 ]
-Since = Annotated[str, typer.Option("--since", metavar="DAY", help="Only from this day on, such as 2026-11-16.")]
-Until = Annotated[str, typer.Option("--until", metavar="DAY", help="Only up to this day.")]
+Since = Annotated[
+    str, typer.Option("--since", metavar="TIME", help="Only what was stored from this day or UTC time on: 2026-11-16.")
+]
+Until = Annotated[
+    str, typer.Option("--until", metavar="TIME", help="Only what was stored up to this day, or before this time.")
+]
 
 app = group("Archive and analyse what flowed, on Spark.")
 
@@ -92,18 +96,50 @@ def _archive(
     filter: Annotated[
         str, typer.Option("--filter", help="Which topics. By default all; for administrators System/#, too.")
     ] = "",
-    store: Annotated[str, typer.Option("--store", help="Only this store, by name or id.")] = "",
+    store: Annotated[
+        str, typer.Option("--store", help="Only these stores, by name or id, with commas between. Each must be there.")
+    ] = "",
+    since: Annotated[
+        str, typer.Option("--since", metavar="TIME", help="The first run: only what was stored from this UTC time on.")
+    ] = "",
+    backfill: Annotated[
+        bool, typer.Option("--backfill", help="Bring the history that filters lack which were given later.")
+    ] = False,
+    rows_per_batch: Annotated[
+        int | None, typer.Option("--rows-per-batch", metavar="ROWS", help="The most positions of a batch.", min=1)
+    ] = None,
+    bytes_per_batch: Annotated[
+        str, typer.Option("--bytes-per-batch", metavar="BYTES", help="The most bytes of a batch, such as 64M.")
+    ] = "1G",
+    checkpoint: Annotated[
+        str, typer.Option("--checkpoint", metavar="FOLDER", help="Where it notes what is done. Default: _checkpoint.")
+    ] = "",
+    reader: Annotated[
+        str, typer.Option("--reader", metavar="NAME", help="Of its durable subscription. Default: one of its own.")
+    ] = "",
+    no_reader: Annotated[bool, typer.Option("--no-reader", help="Let retention remove what is not archived.")] = False,
+    skip_lost: Annotated[
+        bool, typer.Option("--skip-lost", help="Go on without what is no longer kept, or its store is away.")
+    ] = False,
+    skip_withheld: Annotated[
+        bool, typer.Option("--skip-withheld", help="Go on without what this identity may not read.")
+    ] = False,
     follow: Annotated[bool, typer.Option("--follow", help="Go on until Ctrl-C.")] = False,
     every: Annotated[int, typer.Option("--every", metavar="SECONDS", help="With --follow: how often.", min=1)] = 10,
     decoding: DecodedOptions = NO_TABLES,
     at: SparkPlace = HERE,
     as_json: AsJson = False,
 ) -> None:
-    from heliograph.pipeline import jobs
+    from heliograph.pipeline import archiving, jobs
+    from heliograph.pipeline import backfill as backfilling
+    from heliograph.pipeline.tables import LakeTables
 
     # The first run reads everything present; later ones continue from the checkpoint.
     options = source_options(there) | {"startingOffsets": "earliest"}
     options |= {"store": store} if store else {}
+    options |= {"maxBytesPerTrigger": str(archiving.bytes_of(bytes_per_batch))}
+    options |= {"maxOffsetsPerTrigger": str(rows_per_batch)} if rows_per_batch else {}
+    options |= {"failOnDataLoss": str(not skip_lost).lower(), "failOnWithheld": str(not skip_withheld).lower()}
     token = None if at.is_elsewhere else c.local_admin_file(there)  # workers elsewhere do not have the file
     if token is not None:
         options |= {"entity": c.LOCAL_ADMIN, "tokenFile": str(token)}
@@ -111,9 +147,27 @@ def _archive(
     options["subscribe"] = filter or ("#,System/#" if may_read_all else "#")
     if not filter and not may_read_all:
         say("System/# is left out: what brokers say of themselves is for administrators")
-    with spark_for(at) as spark:
-        decoded = decoding.tables(tables, options, say)
-        found = jobs.keep(spark, tables, options, follow=follow, seconds=every, say=say, decoded=decoded)
+    with archiving.naming_options():
+        run = archiving.begin(
+            *(tables, options, say),
+            checkpoint=checkpoint,
+            since=since,
+            reader=reader,
+            holds=not no_reader,
+            backfills=backfill,
+        )
+        with spark_for(at) as spark:
+            decoded = decoding.tables(tables, options, say)
+            if backfill:
+                backfilling.run(spark, LakeTables(tables), run, archiving.bytes_of(bytes_per_batch), say, decoded)
+            found = jobs.keep(
+                *(spark, tables, run.options),
+                follow=follow,
+                seconds=every,
+                say=say,
+                decoded=decoded,
+                checkpoint=run.checkpoint.place,
+            )
     show(found if as_json else found["tables"], as_json)
 
 
@@ -136,10 +190,41 @@ app.command(
     help="Put what stores keep into Delta tables.",
     epilog=examples(
         "heliograph pipeline archive --tables archive",
-        "heliograph pipeline archive --tables archive --follow",
+        "heliograph pipeline archive --tables archive --filter 'sensors/#,hosts/#' --since 2026-11-16 --follow",
         "heliograph pipeline archive --tables archive --table 'readings=sensors/#:json'",
     ),
 )(c.with_connection(with_spark(with_tables(_archive))))
+
+
+def _status(
+    there: c.Connection,
+    tables: Folder,
+    checkpoint: Annotated[
+        str, typer.Option("--checkpoint", metavar="FOLDER", help="As of the archive. Default: _checkpoint.")
+    ] = "",
+    as_json: AsJson = False,
+) -> None:
+    from heliograph.pipeline import archiving, standing
+    from heliograph.pipeline.plain import plain_errors
+    from heliograph.pipeline.tables import LakeTables
+
+    with plain_errors():
+        found = {
+            "tables": standing.of_tables(LakeTables(tables)),
+            "stores": standing.of_stores(archiving.checkpoint_of(tables, checkpoint), source_options(there)),
+        }
+    if as_json:
+        show(found, True)
+        return
+    for name, rows in found.items():
+        _show_part(name, rows)
+
+
+app.command(
+    name="status",
+    help="Show how far an archive is, and how far behind its stores.",
+    epilog=examples("heliograph pipeline status --tables archive"),
+)(c.with_connection(_status))
 
 
 @app.command(
@@ -160,6 +245,35 @@ def _compact(
 
     with plain_errors():
         show(jobs.compact(tables, vacuum, force=force), as_json)
+
+
+@app.command(
+    name="expire",
+    help="Remove what was stored long ago.",
+    epilog=examples("heliograph pipeline expire --tables archive --before 90d"),
+)
+def _expire(
+    tables: Folder,
+    before: Annotated[
+        str, typer.Option("--before", metavar="DAY", help="Such as 2026-11-16, or 90d: more than 90 whole days ago.")
+    ],
+    as_json: AsJson = False,
+) -> None:
+    from datetime import UTC, datetime, timedelta
+
+    from heliograph.pipeline import jobs
+    from heliograph.pipeline.plain import plain_errors
+    from heliograph.pipeline.tables import moment
+
+    if before[-1:] == "d" and before[:-1].isdigit():
+        day = (datetime.now(UTC) - timedelta(days=int(before[:-1]))).date()
+    else:
+        when = moment(before)
+        if when.time() != datetime.min.time():
+            raise UsageError(f"--before {before}: tables are divided into days, so give a day")
+        day = when.date()
+    with plain_errors():
+        show(jobs.expire(tables, day), as_json)
 
 
 @app.command(
@@ -189,16 +303,22 @@ def _sql(
     ] = None,
     as_csv: Annotated[bool, typer.Option("--csv", help="All rows as CSV, and nothing else.")] = False,
     parquet: Annotated[str, typer.Option("--parquet", metavar="FOLDER", help="Write all rows there.")] = "",
+    since: Since = "",
+    until: Until = "",
+    as_of: Annotated[
+        str, typer.Option("--as-of", metavar="VERSION|TIME", help="The tables as they were, such as 7 or 2026-11-16.")
+    ] = "",
     at: SparkPlace = HERE,
     as_json: Annotated[bool, typer.Option("--json", help="All rows as JSON, and nothing else.")] = False,
 ) -> None:
     from heliograph.pipeline import answers, jobs
-    from heliograph.pipeline.tables import absolute
+    from heliograph.pipeline.tables import absolute, moment
 
+    was = int(as_of) if as_of.isdigit() else moment(as_of) if as_of else None
     if as_csv + as_json + bool(parquet) + (limit is not None) > 1:
         raise UsageError("give one of --limit, --json, --csv and --parquet: the last three are always all rows")
     with spark_for(at) as spark:
-        found = jobs.ask(spark, tables, query)
+        found = jobs.ask(spark, tables, query, since, until, was)
         if parquet:
             found.write.parquet(absolute(parquet))
             say(f"wrote {parquet}")

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from deltalake.exceptions import DeltaError
 from pyarrow import fs
 
 from heliograph.pipeline.decoded_tables import DecodedTables
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
+TIDY_EVERY = 20  # batches of an archive that goes on, before it looks for small files
 CHECKPOINT = "_checkpoint"
 PAYLOADS = "_payloads"
 Progress = Callable[[str], None]
@@ -61,11 +63,24 @@ def start(
         counts = add(batch, tables, query_id(place), number, decoded)
         if say is not None and counts:
             say(f"batch {number}: " + ", ".join(f"{name} +{count:,}" for name, count in counts.items()))
+        if not once and number % TIDY_EVERY == TIDY_EVERY - 1:
+            _tidy(tables, say)
 
     writing = stream.writeStream.foreachBatch(write).option("checkpointLocation", place)
     if once:
         return writing.trigger(availableNow=True).start()
     return writing.trigger(processingTime=f"{seconds} seconds").start()
+
+
+def _tidy(tables: LakeTables, say: Progress | None) -> None:
+    """Merge small files where there are many. If that fails, as when something else merges them, it is for later."""
+    for name in tables.names():
+        try:
+            if tables.tidy(name) and say is not None:
+                say(f"merged the small files of {name}")
+        except DeltaError as error:
+            if say is not None:
+                say(f"the small files of {name} are left for now: {str(error).splitlines()[0]}")
 
 
 def add(

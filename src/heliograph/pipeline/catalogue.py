@@ -245,7 +245,7 @@ VIEWS: tuple[SqlView, ...] = (
 
 
 def register(spark: SparkSession, tables: LakeTables, since: str = "", until: str = "") -> list[str]:
-    """Register all tables and views in SQL, limited to some days if given, and return their names."""
+    """Register all tables and views in SQL, and return their names. ``since``, ``until``: only what was stored then."""
     names = tables.names()
     for name in names:
         rows = tables.read(spark, name, since, until)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,10 +42,13 @@ def keep(
     seconds: int,
     say: archive.Progress,
     decoded: DecodedTables | None = None,
+    checkpoint: str = "",
 ) -> dict[str, Any]:
     """Archive what stores keep: everything present, or continuously until Ctrl-C."""
     stream = spark.readStream.format("heliograph").options(**options).load()
-    query = archive.start(stream, root, once=not follow, seconds=seconds, say=say, decoded=decoded)
+    query = archive.start(
+        stream, root, once=not follow, seconds=seconds, checkpoint=checkpoint, say=say, decoded=decoded
+    )
     if decoded is not None and follow:
         decoded.follow()
     try:
@@ -90,15 +94,23 @@ def compact(root: str, kept_hours: int | None, *, force: bool = False) -> list[d
     return found
 
 
+def expire(root: str, before: date) -> list[dict[str, Any]]:
+    """Remove what was stored before a day. This does not need Spark."""
+    tables = LakeTables(root)
+    return [{"table": name, "rows_removed": tables.expire(name, before)} for name in _names(tables)]
+
+
 def list_views(spark: SparkSession, root: str) -> list[dict[str, Any]]:
     """The tables and views of an archive, with their columns."""
     names = catalogue.register(spark, LakeTables(root))
     return [{"name": name, "columns": ", ".join(spark.table(name).columns)} for name in names]
 
 
-def ask(spark: SparkSession, root: str, query: str) -> DataFrame:
+def ask(
+    spark: SparkSession, root: str, query: str, since: str = "", until: str = "", as_of: int | datetime | None = None
+) -> DataFrame:
     """An SQL query over the tables and views. answers.py makes plain rows of it."""
-    catalogue.register(spark, LakeTables(root))
+    catalogue.register(spark, LakeTables(root, as_of), since, until)
     return spark.sql(query)
 
 

@@ -33,10 +33,15 @@ def pieces_by(client: BlockingClient) -> Pieces:
     def pieces(store: str, first: int, last: int) -> list[int]:
         if (last - first) * PAYLOAD_BYTES_MAX <= TASK_BYTES:
             return [last]
-        told = _measured(client, store, first, last, TASK_BYTES)
-        return [last] if told is None else [end for end, _ in told]
+        return cut(client, store, first, last, TASK_BYTES)
 
     return pieces
+
+
+def cut(client: BlockingClient, store: str, first: int, last: int, piece_bytes: int) -> list[int]:
+    """Where pieces of so many bytes end."""
+    told = _measured(client, store, first, last, piece_bytes)
+    return [last] if told is None else [end for end, _ in told]
 
 
 def bounded(client: BlockingClient, start: Offsets, end: Offsets, bytes_max: int | None) -> Offsets:

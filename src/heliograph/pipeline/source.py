@@ -236,7 +236,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _known(self, started: Collection[str] = ()) -> Offsets:
         """Where the logs end, also of all stores of which this query has read something."""
         logs = self._logs(started)
-        absent = missing(logs, started)
+        absent = missing(logs, () if self._options.stores else started)  # those that are named are there
         if absent and self._options.fail_on_loss:
             names = {store.id: store.name for store in self._connected().stores(away=True)}
             raise DataLossError(

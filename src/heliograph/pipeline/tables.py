@@ -15,12 +15,16 @@ Spark reads the files that the log names as plain Parquet, at native speed and w
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from contextlib import suppress
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
@@ -29,6 +33,7 @@ from deltalake.transaction import AddAction, CommitProperties, RemoveAction, Tra
 from pyarrow import fs
 
 from heliograph.errors import HeliographError, UsageError
+from heliograph.pipeline.file_stats import stats_of
 from heliograph.pipeline.kinds import utc_date, utc_hour
 
 if TYPE_CHECKING:
@@ -36,6 +41,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 FILE_BYTES = 128 << 20  # target size for compaction
+SMALL_FILES_MAX = 64  # of a partition, before they are merged
+MILLISECOND = timedelta(milliseconds=1)
 KEPT_HOURS = 168  # of files that no version needs
 OPEN_HOURS = 1  # a batch whose newest file is older is not being written any longer
 BATCHES = "data"  # the folder of the batches of a table
@@ -50,8 +57,9 @@ class RowsLostError(HeliographError):
 class LakeTables:
     """The tables below one folder: a path, or an address that Spark and delta-rs both understand."""
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, as_of: int | datetime | None = None) -> None:
         self.root = absolute(root.rstrip("/"))
+        self._as_of = as_of  # a version of each table, or a time, for reading
         for sign in "\\%":
             if "://" not in self.root and sign in self.root:
                 raise UsageError(
@@ -66,19 +74,30 @@ class LakeTables:
     def names(self) -> list[str]:
         """The existing tables."""
         listed = self._files.get_file_info(fs.FileSelector(self._base, allow_not_found=True))
-        return sorted(
+        found = sorted(
             info.base_name
             for info in listed
             if info.type == fs.FileType.Directory
             and self._files.get_file_info(f"{info.path}/_delta_log").type == fs.FileType.Directory
         )
+        return found if self._as_of is None else [name for name in found if self.open(name) is not None]
 
     def open(self, name: str) -> DeltaTable | None:
-        """A table in its current state; None if it does not exist."""
+        """A table in its current state, or as of the given version or time; None if it does not, or did not, exist."""
         try:
-            return DeltaTable(self.path(name))
+            table = DeltaTable(self.path(name))
         except TableNotFoundError:
             return None
+        if isinstance(self._as_of, datetime):
+            begun = min(each["timestamp"] for each in table.history())
+            if begun > self._as_of.timestamp() * 1_000:
+                return None
+            table.load_as_version(self._as_of)
+        elif self._as_of is not None:
+            if self._as_of > table.version():
+                return None
+            table.load_as_version(self._as_of)
+        return table
 
     def payload(self, name: str) -> bytes:
         """A payload that was too large for a row, by the name in the row."""
@@ -179,21 +198,25 @@ class LakeTables:
             if info.type != fs.FileType.File or not info.base_name.endswith(".parquet"):
                 continue
             with self._files.open_input_file(info.path) as file:
-                count = pq.ParquetFile(file).metadata.num_rows
-            if count:
+                footer = pq.ParquetFile(file).metadata
+            if footer.num_rows:
                 yield AddAction(
                     path=info.path[len(base) + 1 :],
                     size=info.size,
                     partition_values=_partition(info.path, by),
                     modification_time=int(info.mtime_ns // 1_000_000),
                     data_change=True,
-                    stats=json.dumps({"numRecords": count}),
+                    stats=stats_of(footer),
                 )
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def read(self, spark: SparkSession, name: str, since: str = "", until: str = "") -> DataFrame:
-        """A table in its current state, limited to the days ``since`` to ``until`` (2026-11-16) if given."""
+        """A table in its current state, limited to what was stored from ``since`` to ``until`` if given.
+
+        These are days (2026-11-16), the last included, or UTC times. Files that have nothing of it are not opened.
+        """
+        from pyspark.sql import functions as f
         from pyspark.sql.types import StructType
 
         table = self.open(name)
@@ -203,10 +226,8 @@ class LakeTables:
         schema = StructType.fromJson(json.loads(table.schema().to_json()))
         by = table.metadata().partition_columns
         stored = StructType([field for field in schema.fields if field.name not in by])
-        limits = [("date", ">=", since)] * bool(since) + [("date", "<=", until)] * bool(until)
-        files = table.file_uris(limits or None)
-        if "://" not in self.root:
-            files = [unquote(each) for each in files]  # Spark takes paths as they are
+        low, high = moment(since) if since else None, moment(until, is_end=True) if until else None
+        files = self._files_of(table, name, low, high)
         if files:
             reading = spark.read.schema(stored).options(recursiveFileLookup="true", **{GLOB_PATHS: "false"})
             rows = reading.parquet(*files)
@@ -214,7 +235,18 @@ class LakeTables:
             rows = spark.createDataFrame([], stored)
         for column in by:  # computed from the files' content, which delta-rs may have rewritten
             rows = rows.withColumn(column, utc_date() if column == "date" else utc_hour())
+        for limit, keeps in ((low, f.col("stored").__ge__), (high, f.col("stored").__lt__)):
+            if limit is not None:
+                rows = rows.where(keeps(f.timestamp_micros(f.lit(_micros(limit)))))
         return rows
+
+    def _files_of(self, table: DeltaTable, name: str, low: datetime | None, high: datetime | None) -> list[str]:
+        """Those that may have rows of a period: by their partition, and by their statistics if they have any."""
+        files = table.file_uris()
+        if low is not None or high is not None:
+            idle = {f"{self.path(name)}/{unquote(path)}" for path in _outside(table, low, high)}
+            files = [each for each in files if unquote(each) not in idle]
+        return files if "://" in self.root else [unquote(each) for each in files]  # Spark takes paths as they are
 
     # -- maintenance --------------------------------------------------------------------------------------------------
 
@@ -224,6 +256,35 @@ class LakeTables:
         done = table.optimize.compact(target_size=file_bytes)
         table.create_checkpoint()
         return {"table": name, "files_removed": done["numFilesRemoved"], "files_added": done["numFilesAdded"]}
+
+    def tidy(self, name: str, file_bytes: int = FILE_BYTES) -> bool:
+        """Merge small files if some partition has many of them. Returns whether it had."""
+        table = self._opened(name)
+        by = [f"partition.{column}" for column in table.metadata().partition_columns]
+        files = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+        small = Counter(tuple(each[column] for column in by) for each in files if each["size_bytes"] < file_bytes // 2)
+        if max(small.values(), default=0) < SMALL_FILES_MAX:
+            return False
+        self.compact(name, file_bytes)
+        return True
+
+    def expire(self, name: str, before: date) -> int:
+        """Remove the rows that were stored before a day, and their large payloads. Returns how many rows.
+
+        Earlier versions keep these rows, but for large payloads, until their files are vacuumed.
+        """
+        table = self._opened(name)
+        if "value_file" in {field.name for field in table.schema().fields}:
+            is_old = pc.field("date") < pc.scalar(before)
+            large = table.to_pyarrow_dataset().to_table(["value_file"], is_old & pc.field("value_file").is_valid())
+            payloads = large.column("value_file").to_pylist()
+        else:
+            payloads = []
+        done = table.delete(f"date < '{before:%Y-%m-%d}'")
+        for payload in payloads:
+            with suppress(FileNotFoundError):
+                self._files.delete_file(f"{self._base}/{payload}")
+        return int(done["num_deleted_rows"] or 0)
 
     def vacuum(self, name: str, kept_hours: int = KEPT_HOURS, *, force: bool = False) -> int:
         """Remove files that no version of the last hours needs. Returns how many.
@@ -260,6 +321,40 @@ class LakeTables:
         if table is None:
             raise UsageError(f"there is no table {name!r} in {self.root}")
         return table
+
+
+def moment(text: str, *, is_end: bool = False) -> datetime:
+    """A day or a time, in UTC unless it says otherwise. ``is_end``: of a day, when it is over."""
+    try:
+        read = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(f"{text!r} is not a day or a time, such as 2026-11-16 or 2026-11-16T12:30") from None
+    if is_end and len(text) <= len("2026-11-16"):
+        read += timedelta(days=1)
+    return read.astimezone(UTC) if read.tzinfo else read.replace(tzinfo=UTC)
+
+
+def _micros(when: datetime) -> int:
+    return (when - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+
+
+def _outside(table: DeltaTable, low: datetime | None, high: datetime | None) -> list[str]:
+    """The files that have nothing of a period, as their days and their statistics say.
+
+    delta-rs, which compacts, rounds the greatest time down to a millisecond.
+    """
+    return [
+        each["path"]
+        for each in pa.table(table.get_add_actions(flatten=True)).to_pylist()
+        if (low is not None and _is_below(each.get("partition.date"), low.date()))
+        or (high is not None and _is_below(high.date(), each.get("partition.date")))
+        or (low is not None and _is_below(each.get("max.stored"), low - MILLISECOND))
+        or (high is not None and each.get("min.stored") is not None and each["min.stored"] >= high)
+    ]
+
+
+def _is_below(one: Any, other: Any) -> bool:
+    return one is not None and other is not None and bool(one < other)
 
 
 def _grow(table: DeltaTable, schema: StructType) -> None:
