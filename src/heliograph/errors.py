@@ -149,6 +149,7 @@ class Reason(IntEnum):
     BATCH_INCOMPLETE = 566
     STORE_RESET = 567
     BATCH_FOREIGN = 568
+    NAME_DIFFERS = 569
 
     # 62x-64x: topics and rights.
     TOPIC_UNKNOWN = 620

@@ -120,13 +120,14 @@ class PublicationRefused(Note, frozen=True, tag="publication_refused"):
 
 
 class PublicationsDropped(Note, frozen=True, tag="publications_dropped"):
-    """A slow consumer lost publications (at most one note per link and second), or a link ended with too many
-    publications unprocessed."""
+    """A slow consumer lost publications (at most one note per link and second, and one when its link ends), a link
+    ended while publications waited for it, or it ended with too many publications of its own unprocessed."""
 
     link: int
     entity: str
     frames: int
     bytes: int
+    why: str  # "queue_full", "unprocessed", or the reason for which the link ended
 
     @property
     def level(self) -> str:
@@ -461,11 +462,11 @@ class SessionRoamed(Note, frozen=True, tag="session_roamed"):
 
 
 class PublicationsLost(Note, frozen=True, tag="publications_lost"):
-    """A client's own queue was full: publications were dropped because they were not read, or because no broker
-    accepted them."""
+    """Publications were dropped: by a client, because they were not read, or because no broker accepted them; or by
+    its broker, because the client's link was too slow."""
 
     frames: int
-    where: str  # "inbox": a subscription that is not read; "outgoing": no broker for too long
+    where: str  # "inbox": a subscription that is not read; "outgoing": no broker for too long; "broker": told by one
 
     @property
     def level(self) -> str:

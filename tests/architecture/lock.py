@@ -21,6 +21,8 @@ ROOT = Path(__file__).parents[2]
 CONSTRAINTS = ROOT / "locks" / "constraints.txt"
 LOCK = ROOT / "locks" / "requirements.lock"
 BUILD_LOCK = ROOT / "locks" / "build.lock"
+PLATFORMS_LOCK = ROOT / "locks" / "platforms.lock"
+PLATFORMS = ("4.0.1", "4.1.1", "4.2.1")  # of PySpark, that platforms bring; tests/pipeline/test_platforms.py tries them
 BUILD = ("pip", "setuptools")  # needed before anything else can be installed or built
 HEAD = """\
 # Made by `make lock` from constraints.txt: do not edit. Installed by make with --require-hashes.
@@ -63,12 +65,14 @@ def requirements() -> Iterator[tuple[str, str]]:
 
 
 def main() -> None:
-    """Write both locks."""
+    """Write the locks."""
     index = _Index()
     markers = {name: text.partition(";")[2].strip() for name, text in requirements()}
     entries = {name: _entry(name, version, markers.get(name, ""), index) for name, version in sorted(pinned().items())}
     BUILD_LOCK.write_text(HEAD + "".join(entries.pop(name) for name in BUILD), "utf-8")
     LOCK.write_text(HEAD + "".join(entries.values()), "utf-8")
+    older = [_entry("pyspark", version, "", index) for version in PLATFORMS]
+    PLATFORMS_LOCK.write_text(HEAD + "".join(older), "utf-8")
     print(f"{LOCK.name}: {len(entries)} projects, {BUILD_LOCK.name}: {len(BUILD)}")
 
 

@@ -7,10 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heliograph.broker.config import BrokerConfig, LimitsConfig
+from heliograph.broker.routing.seen import SLOW_MAX, Origins
 from heliograph.broker.steps import STEPS_MAX
 from heliograph.errors import Reason
 from heliograph.machine import Peer
 from heliograph.notes import PublicationsDropped
+from heliograph.wire.bodies import goodbye
 from heliograph.wire.frames import Kind, control, service
 from tests.broker.talk import Talk
 from tests.examples import examples
@@ -64,15 +66,56 @@ def test_each_links_dropped_bytes_are_its_own_and_each_note_tells_what_is_new() 
     talk.publish(PUBLISHER, "a", b"x")  # each loses 1 or 2: QUICK's answers wait in its queue, too
     talk.pass_time(1_100)
     talk.publish(PUBLISHER, "a", b"x")
+    talk.pass_time(1_100)  # nothing more is dropped, and the last loss is noted nevertheless
     rows = {row["link"]: row for row in talk.broker.report("links")}
     assert rows[SLOW]["dropped"] == 5
     assert 0 < rows[QUICK]["dropped"] < 5
     for link in (SLOW, QUICK):
         notes = [note for note in talk.notes if isinstance(note, PublicationsDropped) and note.link == link]
-        assert len(notes) == 2
+        assert len(notes) == {SLOW: 3, QUICK: 2}[link]
+        assert {note.why for note in notes} == {"queue_full"}
         assert rows[link]["dropped_bytes"] == size * rows[link]["dropped"] == sum(note.bytes for note in notes)
     both = rows[SLOW]["dropped_bytes"] + rows[QUICK]["dropped_bytes"]
     assert talk.broker.report("overview")["dropped_bytes"] == both
+
+
+def drops(talk: Talk, link: int) -> list[tuple[int, str]]:
+    notes = [note for note in talk.notes if isinstance(note, PublicationsDropped) and note.link == link]
+    return [(note.frames, note.why) for note in notes]
+
+
+def test_a_burst_of_losses_is_in_the_log_in_full_although_nothing_is_dropped_afterwards() -> None:
+    talk = a_talk()
+    talk.press(SLOW, True)
+    for number in range(40):
+        talk.publish(PUBLISHER, "a", b"%d" % number)
+    assert drops(talk, SLOW) == [(1, "queue_full")]
+    talk.pass_time(1_100)
+    assert drops(talk, SLOW) == [(1, "queue_full"), (29, "queue_full")]
+    talk.pass_time(5_000)
+    assert len(drops(talk, SLOW)) == 2
+
+
+def test_what_waited_for_a_link_that_ends_is_counted_with_the_reason() -> None:
+    talk = a_talk()
+    talk.press(SLOW, True)
+    for number in range(14):
+        talk.publish(PUBLISHER, "a", b"%d" % number)
+    talk.leave(SLOW)
+    assert drops(talk, SLOW) == [(1, "queue_full"), (3, "queue_full"), (10, "closed")]
+    assert talk.broker.report("overview")["dropped"] == 14
+    talk.pass_time(5_000)
+    assert len(drops(talk, SLOW)) == 3
+
+
+def test_what_waits_for_a_client_that_says_goodbye_is_no_loss() -> None:
+    talk = a_talk()
+    talk.press(SLOW, True)
+    talk.publish(PUBLISHER, "a", *(b"%d" % n for n in range(5)))
+    talk.say(SLOW, control(Kind.GOODBYE, 0, goodbye(Reason.GOODBYE)))
+    talk.leave(SLOW)
+    assert drops(talk, SLOW) == []
+    assert talk.broker.report("overview")["dropped"] == 0
 
 
 def test_a_batch_larger_than_the_queue_keeps_its_newest_frames() -> None:
@@ -123,7 +166,7 @@ def test_a_slow_consumer_is_told_at_every_welcome_until_it_has_answered() -> Non
     assert welcomes(talk, 12) == [False]
 
 
-def test_only_the_session_that_was_slow_is_told_and_only_as_long_as_its_origin_is_remembered() -> None:
+def test_only_the_session_that_was_slow_is_told_however_long_it_stood_still() -> None:
     talk = a_talk("disconnect", origin_horizon_ms=1_000, origins_max=6)
     talk.press(SLOW, True)
     talk.publish(PUBLISHER, "a", *(b"%d" % n for n in range(11)))
@@ -132,9 +175,26 @@ def test_only_the_session_that_was_slow_is_told_and_only_as_long_as_its_origin_i
     talk.join(QUICK)
     assert welcomes(talk, QUICK) == [False]
     talk.pass_time(1_100)
-    talk.join(20)
+    talk.join(20)  # its origin is forgotten now
+    talk.pass_time(3_600_000)
     come_again(talk, 10)
-    assert welcomes(talk, 10) == [False]
+    assert welcomes(talk, 10) == [True]
+    talk.say(10, control(Kind.PONG))
+    talk.leave(10)
+    talk.pass_time(1_100)
+    talk.join(21)
+    come_again(talk, 11)
+    assert welcomes(talk, 11) == [False]
+
+
+def test_no_more_sessions_than_a_limit_are_remembered_as_too_slow() -> None:
+    origins = Origins(origins_max=1, horizon_ms=1, gaps_max=1)
+    for origin in range(SLOW_MAX + 3):
+        origins.use(origin, 0).end_slow()
+        origins.rest(origin, 0)
+    assert not origins.use(1, 0).slow
+    origins.rest(1, 0)
+    assert origins.use(3, 0).slow
 
 
 def test_hold_stops_only_publishers_that_opted_in() -> None:
@@ -179,6 +239,10 @@ def test_a_consumer_that_holds_and_takes_nothing_loses_its_link() -> None:
     talk.pass_time(1_100)
     assert talk.hangups == {SLOW: Reason.SLOW_CONSUMER}
     assert talk.held == {POLITE: False}
+    assert drops(talk, SLOW) == [(6, "slow_consumer")]
+    assert talk.broker.report("overview")["dropped"] == 6
+    come_again(talk, 10)
+    assert welcomes(talk, 10) == [True]
 
 
 def test_a_consumer_whose_own_read_is_postponed_may_hold_no_longer_than_others() -> None:

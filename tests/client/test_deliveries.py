@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heliograph.client.commands import Subscribe
+from heliograph.client.commands import Close, Subscribe
 from heliograph.errors import Reason
-from heliograph.notes import PeerRefused
+from heliograph.notes import PeerRefused, PublicationsLost
 from heliograph.wire.frames import HEAD, Kind, control, delivery, event, service
 from tests.client.script import STRANGER, Script, a_delivery, an_event, body_of, packed
 
@@ -100,6 +100,24 @@ def test_what_a_link_lost_at_the_broker_is_added_up() -> None:
     script.connect()
     script.say(a_delivery([1], [an_event(3)], lost=2))
     assert script.overview()["lost"]["broker"] == 9
+
+
+@pytest.mark.req("N15")
+def test_what_a_link_lost_at_the_broker_is_noted_in_full_also_when_the_session_ends() -> None:
+    script = a_subscriber()
+    for lost in (5, 7, 8):
+        script.say(a_delivery([1], [an_event(lost)], lost=lost))
+        script.pass_ms(0)
+    assert told(script) == [5]
+    script.pass_ms(1_000)
+    assert told(script) == [5, 3]
+    script.say(a_delivery([1], [an_event(9)], lost=12))
+    script.tell(Close(2))
+    assert told(script) == [5, 3, 4]
+
+
+def told(script: Script) -> list[int]:
+    return [each.frames for each in script.notes if isinstance(each, PublicationsLost) and each.where == "broker"]
 
 
 EVENT = an_event(1)

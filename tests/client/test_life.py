@@ -306,10 +306,14 @@ def test_after_any_other_goodbye_the_session_looks_for_a_broker_again(reason: Re
     script.connect()
 
 
-def test_who_asked_to_be_disconnected_rather_than_lose_something_hears_of_it() -> None:
+STRICT = pytest.mark.parametrize("policy", [Policy.DISCONNECT, Policy.HOLD])
+
+
+@STRICT
+def test_who_asked_not_to_lose_anything_hears_that_it_was_too_slow(policy: Policy) -> None:
     script = Script()
     script.connect()
-    script.tell(Subscribe(1, "strict", Policy.DISCONNECT))
+    script.tell(Subscribe(1, "strict", policy))
     script.tell(Subscribe(2, "easy"))
     strict, easy = script.session.inbox(1), script.session.inbox(2)
     script.heard()
@@ -321,11 +325,11 @@ def test_who_asked_to_be_disconnected_rather_than_lose_something_hears_of_it() -
     assert [body_of(frame)["filter"] for frame in script.connect()] == ["easy"]
 
 
-def a_strict_session(*targets: Target) -> Script:
+def a_strict_session(*targets: Target, policy: Policy = Policy.DISCONNECT) -> Script:
     """With a subscription that must not lose anything and one that may, both in force."""
     script = Script(*targets)
     script.connect()
-    script.tell(Subscribe(1, "strict", Policy.DISCONNECT))
+    script.tell(Subscribe(1, "strict", policy))
     script.tell(Subscribe(2, "easy"))
     confirm_all(script, script.heard())
     return script
@@ -337,9 +341,10 @@ def confirm_all(script: Script, frames: list[Frame]) -> None:
 
 
 @pytest.mark.req("N15")
-def test_who_was_too_slow_hears_of_it_at_the_next_welcome_of_the_same_broker() -> None:
+@STRICT
+def test_who_was_too_slow_hears_of_it_at_the_next_welcome_of_the_same_broker(policy: Policy) -> None:
     """The GOODBYE was lost, behind what the client had not read."""
-    script = a_strict_session(HERE, THERE)
+    script = a_strict_session(HERE, THERE, policy=policy)
     strict, easy = script.session.inbox(1), script.session.inbox(2)
     script.lose(Reason.RESET)
     assert script.dial().host == HERE.host, "only this broker knows why the link ended"

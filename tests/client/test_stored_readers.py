@@ -342,3 +342,25 @@ def test_a_store_that_keeps_spans_of_an_earlier_program_is_told_at_least_what_ha
     assert reader.settle() == (1, [[3, 4], [5, 6]])
     reader.acknowledge(1, 2, 4)
     assert reader.settle() == (6, [])
+
+
+@pytest.mark.parametrize("refused_first", [False, True])
+def test_a_name_that_one_store_has_for_another_filter_is_not_left_behind_at_the_others(refused_first: bool) -> None:
+    """It would stand in the way when the program comes with the first filter again."""
+    script = Script()
+    script.connect()
+    script.tell(ReadStores(1, "a", name="n", secret=b"s" * 32))
+    script.say(an_answer(asked_of(script, "find"), {"stores": [ADVERTISED, {**ADVERTISED, "store": OTHER}]}))
+    asked = {body_of(frame)["store"]: frame for frame in script.heard_of(Kind.SERVICE)}
+    channel = body_of(asked[OTHER])["channel"]
+    said = [
+        a_refusal(asked[NAME], Reason.NAME_DIFFERS),
+        an_answer(asked[OTHER], {"channel": channel, "position": 4, "first": 0, "next": 4, "created": True}),
+    ]
+    for answer in said if refused_first else said[::-1]:
+        script.say(answer)
+    error = script.outcome(1).error
+    assert isinstance(error, RefusedError)
+    assert error.reason is Reason.NAME_DIFFERS
+    heard = [body_of(frame) for frame in script.heard_of(Kind.SERVICE)]
+    assert [(one["store"], one["name"]) for one in heard if one["do"] == "drop"] == [(OTHER, "n")]

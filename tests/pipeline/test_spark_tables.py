@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING
 
 import pytest
@@ -75,3 +76,25 @@ def test_overwriting_is_refused_and_a_key_needs_a_header(spark: SparkSession, ur
     with heliograph.connect_blocking(url) as client, client.replay("k/#") as replay:
         found = {one.topic: one.headers.get("id") for one in replay}
     assert found == {"k/1": "one", "k/2": None}
+
+
+def test_a_thread_of_python_writes_if_it_says_which_session(spark: SparkSession, url: str) -> None:
+    """PySpark finds no source in Python for a thread without an active session; a page says what helps."""
+    rows = spark.createDataFrame([("thread/1", "x")], "topic string, value string")
+    told: list[str] = []
+
+    def write(active: bool) -> None:
+        if active:
+            spark.createDataFrame([], "n int")
+        try:
+            rows.write.format("heliograph").options(url=url, store="store").mode("append").save()
+        except Exception as error:
+            told.append(str(error))
+
+    for active in (False, True):
+        thread = Thread(target=write, args=(active,))
+        thread.start()
+        thread.join()
+    assert ["DATA_SOURCE_NOT_FOUND" in each for each in told] == [True], "if it is empty, PySpark was mended"
+    with heliograph.connect_blocking(url) as client, client.replay("thread/#") as replay:
+        assert [one.payload for one in replay] == [b"x"]

@@ -637,5 +637,7 @@ def test_patience_notices_a_drop_and_a_publisher_that_waits_for_ever() -> None:
     world.publish(1)
     world.write("flushed", "p", 1)
     assert world.verdict() == []
-    world.write("note", "a", PublicationsDropped(5, "anonymous", 2, 100))
+    world.write("note", "a", PublicationsDropped(4, "anonymous", 2, 100, "reset"))  # a client that is gone
+    assert world.verdict() == []
+    world.write("note", "a", PublicationsDropped(5, "anonymous", 2, 100, "queue_full"))
     assert "a dropped publications" in world.verdict()[0]

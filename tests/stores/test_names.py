@@ -208,6 +208,55 @@ class Counter:
 ADMIN = {"entity": "root", "roles": ("admin",), "inbox": OTHER}
 
 
+OTHER_READINGS = [
+    {"filter": "orders/x"},
+    {"filter": "#"},
+    {"where": ""},
+    {"where": "n = 2"},
+    {"language": "sql", "where": "n LIKE '1%'"},
+]
+
+
+@pytest.mark.req("N10")
+@pytest.mark.parametrize("other", OTHER_READINGS)
+def test_a_name_is_refused_for_another_filter_or_condition_and_loses_nothing(other: dict[str, str]) -> None:
+    """Its position would move past what the filter before had not read."""
+    counter = Counter()
+    first = {"filter": "orders/#", "language": "predicates", "where": "n = 1"}
+    other = {**first, **other}
+    if not other["where"]:
+        del other["language"]
+
+    def open_(**asked: str) -> int:
+        request = stores.OpenChannel(counter.store, 1, "billing", start="first", **asked)
+        return counter.ledge.ask(request, entity="acme")
+
+    assert counter.ledge.answer(settled(counter, open_(**first)))[0]
+    granted, said = counter.ledge.answer(settled(counter, open_(**other)))
+    assert (granted, said["code"]) == (False, Reason.NAME_DIFFERS)
+    for part in ("'orders/#' where 'n = 1' (predicates)", "another name", "subscription drop billing"):
+        assert part in said["text"]
+    granted, said = counter.ledge.answer(settled(counter, open_(**first | {"where": "n=1"})))  # it means the same
+    assert (granted, said["position"], "created" in said) == (True, 0, False)
+    assert counter.say(stores.DropName(counter.store, "billing"), entity="acme") == {}
+    assert counter.ledge.answer(settled(counter, open_(**other)))[1]["created"]
+
+
+def settled(counter: Counter, number: int) -> int:
+    counter.ledge.settle()
+    return number
+
+
+def test_the_first_client_that_takes_a_released_name_reads_it_with_the_same_filter() -> None:
+    counter = Counter()
+    counter.open(THEIRS)
+    assert counter.say(stores.ReleaseName(counter.store, "billing"), **ADMIN) == {}
+    shown = {"proof": proof(MINE, counter.store, "billing"), "owner": proof(MINE, counter.store)}
+    narrow = stores.OpenChannel(counter.store, 1, "billing", filter="orders", **shown)
+    assert counter.say(narrow, entity="anonymous") == Reason.NAME_DIFFERS
+    assert counter.open(MINE)["position"] == 0
+
+
 def test_a_name_of_an_older_vault_goes_to_the_first_client_that_shows_a_secret() -> None:
     first = Counter()
     first.ledge.vault.commit([Put("s/anonymous/billing", b'{"filter":"#","before":4,"used_ns":1700000000000000000}')])

@@ -258,7 +258,7 @@ class Broker:
         self._reading.hear_out(left, now)
         self._outbox.note(LinkDetached(link, left.identity.entity, reason))
         self._peering.leave(left, reason, now)
-        self._links.remove(left)
+        self._links.remove(left, reason)
         self._subscriptions.leave(left, now)
         self._sessions.leave(left, now)
         self._requests.leave(left)

@@ -4,7 +4,7 @@ In:    sinks with chunks of whole frames; control frames; press and release by t
 Out:   writes, holds, hangups in the outbox.
 State: per link the gathered output, the queue behind a pressed driver, the publishers held because of it.
 Not here: reading (reading.py), handshake and keep-alive (sessions.py), choosing sinks (subscriptions.py), holds between
-          brokers (far_publishers.py, far_consumers.py).
+          brokers (far_publishers.py, far_consumers.py), counting drops (drops.py).
 
 While the driver keeps up, a run goes into ``link.out`` at once, and one DELIVERY prefix is put before all runs of
 consecutive equal sinks when the effects are taken. When the driver is pressed, runs wait in the link's backlog, which
@@ -19,6 +19,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 
 from heliograph.broker.config import LimitsConfig
+from heliograph.broker.drops import Drops
 from heliograph.broker.far_publishers import FarPublisher, FarPublishers
 from heliograph.broker.hot import frames_of
 from heliograph.broker.routes import Routes, RouteTable
@@ -28,7 +29,7 @@ from heliograph.errors import Reason
 from heliograph.machine import Instant, LinkId, Outbox, Peer, Timers
 from heliograph.model.identity import Identity
 from heliograph.model.subscription import Subscription
-from heliograph.notes import PublicationsDropped, PublisherHeld
+from heliograph.notes import PublisherHeld
 from heliograph.wire.bodies import goodbye
 from heliograph.wire.frames import Kind, control
 
@@ -195,8 +196,7 @@ class Links:
         self._timers = timers
         self.touched: list[Port] = []  # links with output gathered in ``out``
         self.refused: dict[str, int] = {}  # reason word -> how often it was given, for reports
-        self.frames_dropped = 0
-        self.bytes_dropped = 0
+        self.drops = Drops(outbox, timers)
         self._ends = ends  # called with a neighbour's link that we end
         self._far = FarPublishers(self.put, timers)
 
@@ -271,6 +271,7 @@ class Links:
         if link.pressed or link.backlog:
             link.queue(Waiting(None, frame, 1))
             self._keep_bounds(link)
+            self.drops.note_soon(link)
             return
         if link.sink is not None:
             self._close(link)
@@ -302,7 +303,7 @@ class Links:
         return link.take_back()
 
     def hang_up(self, link: Port, reason: Reason, text: str = "") -> None:
-        """Say goodbye and end the link. What still waited for it is dropped."""
+        """Say goodbye and end the link. What still waited for it is dropped and counted."""
         if link.state == GONE:
             return
         self.count(reason)
@@ -311,7 +312,7 @@ class Links:
             seen.end_slow()  # the GOODBYE is behind what the client does not read: its next WELCOME tells it
         if link.neighbour is not None:
             self._ends(link)  # before the driver reports the end: what arrives in the meantime must take another path
-        link.clear_backlog()
+        self.drops.end(link, reason)
         if not link.is_pipe:
             if link.sink is not None:
                 self._close(link)
@@ -382,7 +383,7 @@ class Links:
                 for far in self._far.of(publisher, chunk, ends, now):
                     self._hold(far, link, now)
         self._keep_bounds(link)
-        self._note_drops(link, now)
+        self.drops.note(link, now)
 
     def _is_long(self, link: Port) -> bool:
         limits = self.limits
@@ -398,29 +399,20 @@ class Links:
                 return
             oldest = droppable[0]
             ends = frames_of(oldest.chunk, oldest.start)
-            frames, size = link.drop_oldest(ends, limits.queue_bytes_max, limits.queue_frames_max)
-            self.frames_dropped += frames
-            self.bytes_dropped += size
+            self.drops.count(*link.drop_oldest(ends, limits.queue_bytes_max, limits.queue_frames_max))
         link.sweep()
 
     def _give_up(self, link: Port) -> None:
         """End the link of a slow consumer: a client's at once, a broker's at the next wake, because this may be called
         in a loop over all neighbours. A service only loses what waits for it: without its pipe it could do nothing."""
         if link.is_pipe:
-            frames, size = link.give_up()
-            self.frames_dropped += frames
-            self.bytes_dropped += size
+            self.drops.count(*link.give_up())
             self.release(link)
         elif link.neighbour is None:
             self.hang_up(link, Reason.SLOW_CONSUMER, "it does not read fast enough and asked not to lose anything")
         else:
             why = "it does not read what it has to know"
             self._timers.set(("slow", link.id), 0, lambda _: self.hang_up(link, Reason.SLOW_CONSUMER, why))
-
-    def _note_drops(self, link: Port, now: Instant) -> None:
-        lost = link.unnoted_drops(now)
-        if lost is not None:
-            self._outbox.note(PublicationsDropped(link.id, link.identity.entity, *lost))
 
     def _hand_over(self, link: Port, now: Instant) -> None:
         """Give the driver a portion of the backlog; if more is left, continue at the next wake."""
@@ -479,7 +471,7 @@ class Links:
             self.release(slow)
         elif slow.is_pipe:
             self._give_up(slow)
-            self._note_drops(slow, now)
+            self.drops.note(slow, now)
         else:
             self.hang_up(slow, Reason.SLOW_CONSUMER, "it held publishers and took nothing for too long")
 
@@ -511,8 +503,9 @@ class Links:
 
     # -- coming and going -------------------------------------------------------------------------------------
 
-    def remove(self, link: Port) -> None:
+    def remove(self, link: Port, reason: Reason) -> None:
         """The link is gone: no link waits for it, and it waits for none."""
+        self.drops.end(link, reason)
         link.state = GONE
         self.release(link)
         for slow in link.held_by:

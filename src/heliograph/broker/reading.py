@@ -373,7 +373,8 @@ class Reading:
         if seen is not None and frames and Frame(scanned).sequence == seen.next - frames:
             seen.take_back(frames)
         lost = frames + len(frames_of(rest, 0))
-        self._outbox.note(PublicationsDropped(link.id, link.identity.entity, lost, len(scanned) + len(rest)))
+        size = len(scanned) + len(rest)
+        self._outbox.note(PublicationsDropped(link.id, link.identity.entity, lost, size, "unprocessed"))
 
 
 def _steps(link: Link, raw: bytes) -> int:

@@ -312,7 +312,8 @@ def _sql(
     as_json: Annotated[bool, typer.Option("--json", help="All rows as JSON, and nothing else.")] = False,
 ) -> None:
     from heliograph.pipeline import answers, jobs
-    from heliograph.pipeline.tables import absolute, moment
+    from heliograph.pipeline.places import absolute, for_spark
+    from heliograph.pipeline.tables import moment
 
     was = int(as_of) if as_of.isdigit() else moment(as_of) if as_of else None
     if as_csv + as_json + bool(parquet) + (limit is not None) > 1:
@@ -320,7 +321,7 @@ def _sql(
     with spark_for(at) as spark:
         found = jobs.ask(spark, tables, query, since, until, was)
         if parquet:
-            found.write.parquet(absolute(parquet))
+            found.write.parquet(for_spark(absolute(parquet)))
             say(f"wrote {parquet}")
         elif as_json or as_csv:
             for line in (answers.json_lines if as_json else answers.csv_lines)(found):

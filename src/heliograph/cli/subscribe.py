@@ -185,4 +185,5 @@ class _Remarks:
             self._away = False
             say(f"heliograph: moved to {note.new}, because {note.old} is being drained")
         elif isinstance(note, PublicationsLost):
-            say(f"heliograph: {note.frames} publications lost: this side is too slow")
+            place = " at the broker" if note.where == "broker" else ""
+            say(f"heliograph: {note.frames} publications lost{place}: this side is too slow")

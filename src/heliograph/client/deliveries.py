@@ -2,7 +2,7 @@
 
 In:    DELIVERY frames; the inboxes' state.
 Out:   publications in inboxes; a held line while an inbox is full.
-State: the reader; how many publications brokers have dropped on their side.
+State: the reader.
 Not here: taking a frame apart (client/reader.py), queues (client/inbox.py).
 """
 
@@ -29,7 +29,6 @@ class Deliveries:
         self, origin: int, subscriptions: LocalSubscriptions, requests: OpenRequests, lines: Lines, losses: Losses
     ) -> None:
         self.reader = DeliveryReader()
-        self.lost_at_broker = 0
         self._origin = origin
         self._subscriptions = subscriptions
         self._requests = requests
@@ -44,7 +43,7 @@ class Deliveries:
         subscriptions = self._subscriptions
         numbers, lost, start = prefix_of(raw)
         if lost > line.lost:
-            self.lost_at_broker += line.newly_lost(lost)
+            self._losses.add("broker", line.newly_lost(lost), now)
         if not numbers:
             self._directed(self.reader.read(raw, start), now)
             return

@@ -21,13 +21,15 @@ from heliograph.client.timing import SessionTime
 from heliograph.errors import ProtocolError, Reason, RefusedError
 from heliograph.machine import Instant
 from heliograph.model.identity import describe_network
-from heliograph.model.subscription import Policy
 from heliograph.model.topics import is_inbox
 from heliograph.wire import bodies
 from heliograph.wire.frames import VERSION, Frame
 
 KEEP_ALIVE_MS_MAX = 86_400_000
-TOO_SLOW = "the broker had ended the link because too much waited for this client"
+TOO_SLOW = (
+    "the broker had ended the link, because too much waited for this client, or because it held publishers and took "
+    "nothing for too long"
+)
 RULES_BROKEN = 200  # reasons below it mean that we broke the wire protocol, so trying again would not help
 
 
@@ -126,5 +128,5 @@ class Handshake:
     def _end_strict(self, error: RefusedError) -> None:
         """We were too slow. End the subscriptions that must not lose anything, so that the program is told."""
         for subscription in self._subscriptions:
-            if subscription.policy is Policy.DISCONNECT:
+            if subscription.policy.is_strict:
                 self._subscriptions.remove(subscription, error)

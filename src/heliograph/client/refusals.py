@@ -1,6 +1,6 @@
 """Refusals and losses: counts and reports publications that were refused or dropped, so that none is lost silently.
 
-In:    the broker's REFUSED for publications; drops in the session's own queues.
+In:    the broker's REFUSED for publications; drops in the session's own queues, and those that brokers tell.
 Out:   counts, the error for the next flush, arguments for ``on_refused``, notes at most once a second.
 State: counters; a bounded list for the program.
 Not here: refused requests (client/requests.py).
@@ -76,15 +76,15 @@ class Refusals:
 
 
 class Losses:
-    """Publications that were dropped because a queue of this session was full."""
+    """Publications that were dropped because a queue was full: of this session, or of its link at a broker."""
 
     __slots__ = ("_outbox", "_quiet_until", "_timers", "_unnoted", "counts")
 
     def __init__(self, outbox: Outbox, timers: Timers) -> None:
         self._outbox = outbox
         self._timers = timers
-        self.counts = {"inbox": 0, "outgoing": 0}
-        self._unnoted = {"inbox": 0, "outgoing": 0}
+        self.counts = {"inbox": 0, "outgoing": 0, "broker": 0}
+        self._unnoted = dict(self.counts)
         self._quiet_until: dict[str, Instant] = {}
 
     def add(self, where: str, frames: int, now: Instant) -> None:
@@ -94,6 +94,13 @@ class Losses:
             at = max(now, self._quiet_until.get(where, now))
             self._timers.set(("lost", where), at, lambda now: self._note(where, now))
         self._unnoted[where] += frames
+
+    def end(self, now: Instant) -> None:
+        """The session ends: note what was not noted yet."""
+        for where, frames in self._unnoted.items():
+            if frames:
+                self._timers.cancel(("lost", where))
+                self._note(where, now)
 
     def _note(self, where: str, now: Instant) -> None:
         self._outbox.note(PublicationsLost(self._unnoted[where], where))

@@ -82,7 +82,7 @@ class Reports:
             "received": reader.received,
             "duplicates": reader.duplicates,
             "discarded": reader.discarded,
-            "lost": {**self._losses.counts, "broker": self._deliveries.lost_at_broker},
+            "lost": dict(self._losses.counts),
             "subscriptions": len(self._subscriptions),
             "requests": len(self._requests),
             "inquiries": len(self._inquiries),

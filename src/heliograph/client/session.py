@@ -83,7 +83,7 @@ class Session:
         self._refusals = refusals = Refusals()
         self._time = time = SessionTime(timers)
         self._expiries = Expiries(timers, self._certificate_ends, self._certificate_ended)
-        losses = Losses(outbox, timers)
+        self._losses = losses = Losses(outbox, timers)
         outgoing = Outgoing(config.outgoing_bytes_max, used)
         self.publisher = publisher = Publisher(origin, outgoing, time, losses, requests)
         # Links to brokers, and requests to brokers.
@@ -371,6 +371,7 @@ class Session:
         self._readers.close(error)
         self._subscriptions.end(error)
         self._watches.use(None)
+        self._losses.end(now)
         self._outbox.finish()
 
     def abandon(self) -> None:

@@ -167,7 +167,7 @@ class LocalSubscriptions:
     def cut(self, numbers: set[int], broker: str) -> bool:
         """The link on which these were in force is lost without a GOODBYE. True if one of them must not lose anything:
         then this broker has to be asked first whether it ended the link because we were too slow."""
-        strict = [each for each in self if each.policy is Policy.DISCONNECT and each.number in numbers]
+        strict = [each for each in self if each.policy.is_strict and each.number in numbers]
         for subscription in strict:
             subscription.cut(broker)
         return bool(strict)

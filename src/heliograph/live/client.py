@@ -315,8 +315,9 @@ class Client(StoreFace, TopicCalls, ResourceCalls):
         it resumes there, at any broker. It begins with what is stored from now on, or with the oldest if
         ``start="first"``; ``position``, the earlier ``position`` of a subscription, resumes exactly there. What the
         program took is acknowledged when it asks for the next publication; with ``acknowledge="manual"`` by
-        ``subscription.acknowledge``. RefusedError with reason ``store_missing`` if no store serves the filter. It takes
-        neither ``group`` nor ``policy``, ``echo`` and ``wide``.
+        ``subscription.acknowledge``. It takes neither ``group`` nor ``policy``, ``echo`` and ``wide``. RefusedError
+        with reason ``store_missing`` if no store serves the filter, and ``name_differs`` if the name was made for
+        another filter or condition: drop it first (``drop_subscription``).
 
         Without credentials, the name belongs to this user on this machine: the client proves it with a secret, in a
         file of its state folder. ``secret``, 16 bytes or more, takes its place where several machines share a name.

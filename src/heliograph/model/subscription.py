@@ -20,6 +20,11 @@ class Policy(StrEnum):
     DISCONNECT = "disconnect"  # the subscriber loses its link rather than a publication
     HOLD = "hold"  # publishers that opted in wait; publications of others are treated as drop_oldest
 
+    @property
+    def is_strict(self) -> bool:
+        """True if a subscriber whose link was ended because it was too slow is told, rather than subscribed again."""
+        return self is not Policy.DROP_OLDEST
+
 
 @dataclass(frozen=True, slots=True)
 class Subscription:

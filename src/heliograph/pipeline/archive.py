@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -33,6 +32,7 @@ from heliograph.pipeline.kinds import (
     dated,
     with_kind,
 )
+from heliograph.pipeline.places import for_spark, uri
 from heliograph.pipeline.tables import LakeTables
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def start(
 ) -> StreamingQuery:
     """Archive a stream. ``once``: everything present, then stop; otherwise every few seconds."""
     tables = LakeTables(root)
-    place = checkpoint or f"{tables.root}/{CHECKPOINT}"
+    place = for_spark(checkpoint or f"{tables.root}/{CHECKPOINT}")
 
     def write(batch: DataFrame, number: int) -> None:
         counts = add(batch, tables, query_id(place), number, decoded)
@@ -67,6 +67,7 @@ def start(
             _tidy(tables, say)
 
     writing = stream.writeStream.foreachBatch(write).option("checkpointLocation", place)
+    writing = writing.queryName(f"archive in {checkpoint or tables.root}")  # in Spark's UI, and for listeners
     if once:
         return writing.trigger(availableNow=True).start()
     return writing.trigger(processingTime=f"{seconds} seconds").start()
@@ -161,7 +162,7 @@ def _add_kinds(
 
 def query_id(checkpoint: str) -> str:
     """The id that Spark gave to the query of a checkpoint: a new checkpoint is a new query."""
-    files, path = fs.FileSystem.from_uri(checkpoint if "://" in checkpoint else Path(checkpoint).absolute().as_uri())
+    files, path = fs.FileSystem.from_uri(uri(checkpoint))
     with files.open_input_stream(f"{path}/metadata") as file:
         return str(json.loads(file.read())["id"])
 
@@ -217,7 +218,7 @@ def _filing(folder: str) -> Any:
     """Write payloads to files. Returns the rows with file names in place of the payloads."""
 
     def file(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        files, base = fs.FileSystem.from_uri(folder if "://" in folder else Path(folder).absolute().as_uri())
+        files, base = fs.FileSystem.from_uri(uri(folder))
         for batch in batches:
             names = []
             for row in batch.select(["store", "partition", "offset", "value"]).to_pylist():

@@ -21,8 +21,9 @@ from heliograph.pipeline.answers import all_rows
 from heliograph.pipeline.contracts import CONTRACT, contract_of
 from heliograph.pipeline.decoded_tables import DecodedTable, DecodedTables
 from heliograph.pipeline.options import read_options
+from heliograph.pipeline.places import absolute, for_spark
 from heliograph.pipeline.rejected import rejected_to
-from heliograph.pipeline.tables import LakeTables, absolute
+from heliograph.pipeline.tables import LakeTables
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -121,7 +122,7 @@ def match(
     events = LakeTables(root).read(spark, "events", since, until)
     found = history.match(events, subscriptions, keep=[*history.KEY, "topic", "timestamp"]).persist()
     if save:
-        found.write.mode("overwrite").parquet(absolute(save))
+        found.write.mode("overwrite").parquet(for_spark(absolute(save)))
     counts = {row["subscription"]: row["count"] for row in found.groupBy("subscription").count().collect()}
     matched = [{"subscription": id, "events": counts.get(id, 0)} for id, *_ in subscriptions]
     return {"matches": sum(counts.values()), "subscriptions": matched}
@@ -168,7 +169,7 @@ def read_requests(spark: SparkSession, path: str) -> DataFrame:
     """Requests from Parquet, JSON lines or CSV: filter, language, where, and optionally time."""
     if not Path(path).exists() and "://" not in path:
         raise UsageError(f"{path} is not there")
-    ending, path = Path(path).suffix, absolute(path)
+    ending, path = Path(path).suffix, for_spark(absolute(path))
     if ending == ".csv":
         table = spark.read.option("header", "true").csv(path)
     elif ending in (".json", ".jsonl"):

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
@@ -24,6 +23,7 @@ from pyarrow import fs
 from heliograph.errors import UsageError
 from heliograph.model.topics import covers
 from heliograph.pipeline.options import Offsets
+from heliograph.pipeline.places import uri
 
 FILE = "heliograph.json"
 READER = "archive-"
@@ -83,7 +83,7 @@ class Checkpoint:
 
     def __init__(self, place: str) -> None:
         self.place = place
-        self._files, self._base = fs.FileSystem.from_uri(place if "://" in place else Path(place).absolute().as_uri())
+        self._files, self._base = fs.FileSystem.from_uri(uri(place))
 
     def load(self) -> Keeping | None:
         """What is known; None of an archive that has not begun, or began with an older version."""

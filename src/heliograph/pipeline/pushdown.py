@@ -19,13 +19,16 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, In, LessThan, LessThanOrEqual
 
 from heliograph.model.topics import matches, topic_fault
+from heliograph.pipeline.platforms import HAS_FILTERS
+
+if TYPE_CHECKING or HAS_FILTERS:
+    from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, In, LessThan, LessThanOrEqual
 
 PLANNER = "pyspark.sql.worker.data_source_pushdown_filters"
 HIGHEST = (1 << 63) - 1

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from heliograph.errors import UsageError
+from heliograph.pipeline import places
 from heliograph.pipeline.doctor import misfit
 from heliograph.pipeline.java import find_java
 
@@ -131,7 +132,12 @@ def session(
 def _own(is_local: bool) -> dict[str, str]:
     """Our settings. What Java itself needs to know is too late if spark-submit has started it."""
     work = work_folder()
-    found = {**SETTINGS, "spark.sql.warehouse.dir": f"{work}/warehouse", "spark.local.dir": f"{work}/local"}
+    found = {
+        **SETTINGS,
+        **places.settings(os.environ),
+        "spark.sql.warehouse.dir": f"{work}/warehouse",
+        "spark.local.dir": f"{work}/local",
+    }
     if SUBMITTED not in os.environ:
         found |= {"spark.driver.memory": HEAP, JAVA_OPTIONS: f"-Dderby.system.home={work} -XX:+UseParallelGC {STACK}"}
     if is_local:

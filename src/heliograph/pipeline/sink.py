@@ -21,23 +21,31 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
 
 from heliograph.errors import UsageError
 from heliograph.live.name_secret import secret_in
 from heliograph.pipeline.option_names import BATCH_SINK, STREAM_SINK
 from heliograph.pipeline.options import SourceOptions, read_number, read_options
 from heliograph.pipeline.patience import patiently
+from heliograph.pipeline.platforms import HAS_ARROW_STREAMS
 from heliograph.pipeline.sink_rows import Row, check_columns, chunks, size_of
 from heliograph.wire.stores import PARTS_MAX
 
+if TYPE_CHECKING or HAS_ARROW_STREAMS:
+    from pyspark.sql.datasource import DataSourceStreamArrowWriter
+else:
+    DataSourceStreamArrowWriter = DataSourceStreamWriter
+
 if TYPE_CHECKING:
+    from pyspark.sql import Row as SparkRow
     from pyspark.sql.types import StructType
 
     from heliograph.live.blocking import BlockingClient
@@ -45,6 +53,7 @@ if TYPE_CHECKING:
 
 BATCH_PROPERTY = "streaming.sql.batchId"
 QUERY_PROPERTY = "sql.streaming.queryId"  # of the checkpoint: the same after a restart
+ROWS = 10_000  # that become one Arrow batch where Spark passes rows
 HANDED_BYTES_MAX = 64 << 20  # that tasks may pass to the driver
 
 
@@ -109,6 +118,24 @@ class StreamSink(DataSourceStreamArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 Spark's name
         """The store drops staged parts when the batch, or a later one, is committed."""
+
+
+class RowStreamSink(StreamSink):
+    """The same for a Spark whose streams pass rows, not Arrow batches."""
+
+    def __init__(self, options: SinkOptions, schema: StructType) -> None:
+        super().__init__(options)
+        self._schema = schema
+
+    def write(self, iterator: Iterator[SparkRow]) -> WriterCommitMessage:
+        """Runs in a task."""
+        return super().write(self._batches(iterator))
+
+    def _batches(self, rows: Iterator[SparkRow]) -> Iterator[pa.RecordBatch]:
+        from pyspark.sql.conversion import LocalDataToArrowConversion
+
+        while some := list(islice(rows, ROWS)):
+            yield from LocalDataToArrowConversion.convert(some, self._schema, False).to_batches()
 
 
 class BatchSink(DataSourceArrowWriter):

@@ -18,14 +18,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    ReadMinRows,
-    SupportsTriggerAvailableNow,
-)
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
 from heliograph.errors import Reason, RefusedError, UsageError
 from heliograph.live.name_secret import secret_in
@@ -48,11 +41,24 @@ from heliograph.pipeline.offsets import (
 )
 from heliograph.pipeline.options import LATEST, LOG, Offsets, SourceOptions, read_options, schema_for
 from heliograph.pipeline.patience import patiently, without_those_away
+from heliograph.pipeline.platforms import HAS_ARROW_STREAMS, HAS_LIMITS, check_fits
 from heliograph.pipeline.pushdown import Narrowed, is_offered, narrowed
 from heliograph.pipeline.reading import read_range
 from heliograph.pipeline.sizes import Pieces, bounded, pieces_by
 
+if TYPE_CHECKING or HAS_LIMITS:
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadLimit,
+        ReadMaxRows,
+        ReadMinRows,
+        SupportsTriggerAvailableNow,
+    )
+else:
+    SupportsTriggerAvailableNow = object
+
 if TYPE_CHECKING:
+    from pyspark.sql.datasource import Filter
     from pyspark.sql.types import StructType
 
     from heliograph.live.blocking import BlockingClient
@@ -82,11 +88,13 @@ class HeliographSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 Spark's name
         """For a stream."""
-        return LogStreamReader(self._read(schema, True))
+        options = self._read(schema, True)
+        return LogStreamReader(options) if HAS_LIMITS else WholeStreamReader(options)
 
     def _read(self, columns: StructType, streaming: bool) -> SourceOptions:
         given = table_options.of_query(self.options, columns)
         if streaming:
+            check_fits(given)
             check_stream(wanted_payload(given))
         payload = kept_payload(columns, given)
         table_options.check_columns(columns, with_payload(_columns(given), payload))
@@ -102,9 +110,10 @@ class HeliographSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> Any:  # noqa: N802 Spark's name
         """For a stream."""
-        from heliograph.pipeline.sink import StreamSink, sink_options
+        from heliograph.pipeline.sink import RowStreamSink, StreamSink, sink_options
 
-        return StreamSink(sink_options(self.options, schema, streaming=True))
+        options = sink_options(self.options, schema, streaming=True)
+        return StreamSink(options) if HAS_ARROW_STREAMS else RowStreamSink(options, schema)
 
 
 def _columns(given: Mapping[str, str]) -> StructType:
@@ -321,3 +330,11 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _patiently(self, ask: Callable[[], _T]) -> _T:
         """The first answer must come at once: if there is none, the options are probably wrong."""
         return patiently(ask, self._options.patience_s) if self._is_met else ask()
+
+
+class WholeStreamReader(LogStreamReader):
+    """The same for a Spark that does not say where a stream was: a micro-batch has everything that is there."""
+
+    def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # noqa: N802 Spark's name
+        """The end of the next micro-batch. The stores are named, so one that is away is waited for."""
+        return self._known({})

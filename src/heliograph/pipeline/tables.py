@@ -19,7 +19,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -35,6 +34,7 @@ from pyarrow import fs
 from heliograph.errors import HeliographError, UsageError
 from heliograph.pipeline.file_stats import stats_of
 from heliograph.pipeline.kinds import utc_date, utc_hour
+from heliograph.pipeline.places import absolute, for_others, for_spark, uri
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -55,17 +55,17 @@ class RowsLostError(HeliographError):
 
 
 class LakeTables:
-    """The tables below one folder: a path, or an address that Spark and delta-rs both understand."""
+    """The tables below one folder: a path, or an address in an object store."""
 
     def __init__(self, root: str, as_of: int | datetime | None = None) -> None:
-        self.root = absolute(root.rstrip("/"))
+        self.root = for_others(absolute(root.rstrip("/")))
         self._as_of = as_of  # a version of each table, or a time, for reading
         for sign in "\\%":
             if "://" not in self.root and sign in self.root:
                 raise UsageError(
                     f"{self.root!r} has the sign {sign}, which Spark or Delta would misread: use another folder"
                 )
-        self._files, self._base = fs.FileSystem.from_uri(_uri(self.root))
+        self._files, self._base = fs.FileSystem.from_uri(uri(self.root))
 
     def path(self, name: str) -> str:
         """Where a table is."""
@@ -150,7 +150,7 @@ class LakeTables:
             return 0
         folder = f"{BATCHES}/{_plain(query)}-{batch}"
         writing = rows.write.options(partitionOverwriteMode="static", compression="zstd").mode("overwrite")
-        writing.partitionBy(*by).parquet(f"{self.path(name)}/{folder}")
+        writing.partitionBy(*by).parquet(for_spark(f"{self.path(name)}/{folder}"))
         told = count() if callable(count) else count
         if told == 0 and callable(count):
             place = f"{self._base}/{name}/{folder}"
@@ -185,7 +185,7 @@ class LakeTables:
 
     def _create(self, name: str, schema: StructType, by: Sequence[str]) -> DeltaTable:
         return DeltaTable.create(
-            _uri(self.path(name)),
+            uri(self.path(name)),
             DeltaSchema.from_json(_delta_json(schema)),
             mode="ignore",
             partition_by=list(by),
@@ -230,7 +230,7 @@ class LakeTables:
         files = self._files_of(table, name, low, high)
         if files:
             reading = spark.read.schema(stored).options(recursiveFileLookup="true", **{GLOB_PATHS: "false"})
-            rows = reading.parquet(*files)
+            rows = reading.parquet(*map(for_spark, files))
         else:
             rows = spark.createDataFrame([], stored)
         for column in by:  # computed from the files' content, which delta-rs may have rewritten
@@ -384,12 +384,3 @@ def _batch(file: str) -> str:
 
 def _plain(name: str) -> str:
     return "".join(letter if letter.isalnum() else "-" for letter in name)
-
-
-def absolute(place: str) -> str:
-    """A path from the root, since Java may have been started in another folder; an address as it is."""
-    return place if "://" in place else str(Path(place).absolute())
-
-
-def _uri(root: str) -> str:
-    return root if "://" in root else Path(root).as_uri()

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from heliograph.errors import ProtocolError, Reason
 from heliograph.guard import Guard
 from heliograph.machine import Instant
+from heliograph.matching.condition import Condition
 from heliograph.model.identity import ANONYMOUS, Role
 from heliograph.stores.batches import Batches
 from heliograph.stores.channels import Channels, check_condition
@@ -33,6 +34,7 @@ from heliograph.wire.pages import one_page
 from heliograph.wire.stores import MAIN, Asked, StoredFlag, stored
 
 NAMES_PER_PAGE = 100
+SHOWN_MAX = 256  # characters of a filter or condition in a refusal
 BATCHES_PER_PAGE = 100
 
 
@@ -195,6 +197,8 @@ class Serving:
         hearer = _check_hearer(asked)
         key: NameKey | None = (asked.entity, request.name) if request.name else None
         state = self._names.of_asker(key, request.proof, claims=True) if key is not None else None
+        if state is not None:
+            _check_same(request, state)
         done = [] if state is None or position is not None else state.also
         if position is None:
             position = self._default_start(request, state)
@@ -351,6 +355,25 @@ def _check_hearer(asked: Asked) -> Hearer:
     if hearer is None:
         raise ProtocolError(Reason.BODY_MALFORMED, "the client's broker does not say what the client may do")
     return hearer
+
+
+def _check_same(request: wire.OpenChannel, state: NameState) -> None:
+    """ProtocolError if a name was made for another filter or condition: its position says nothing about this one."""
+    if _wanted(request) == _wanted(state):
+        return
+    kept = f"{state.filter[:SHOWN_MAX]!r}"
+    if state.where:
+        kept += f" where {state.where[:SHOWN_MAX]!r} ({state.language})"
+    raise ProtocolError(
+        Reason.NAME_DIFFERS,
+        f"the durable subscription {request.name} is for {kept}, and keeps what that has not read: subscribe with "
+        "this filter and condition, choose another name, or drop it first, with what it has not read (heliograph "
+        f"subscription drop {request.name})",
+    )
+
+
+def _wanted(what: wire.OpenChannel | NameState) -> tuple[str, Condition | None]:
+    return what.filter, check_condition(what.filter, what.language, what.where)
 
 
 def _check_admin(asked: Asked, what: str) -> None:

@@ -105,6 +105,7 @@ class Port:
         "noted_at",
         "noted_dropped",
         "noted_dropped_bytes",
+        "notes_later",
         "out",
         "peer",
         "pressed",
@@ -147,6 +148,7 @@ class Port:
         self.dropped = self.dropped_bytes = 0
         self.noted_dropped = self.noted_dropped_bytes = 0
         self.noted_at = -NOTE_EVERY_NS
+        self.notes_later = False  # a timer runs that will note what was dropped
         self.progress_at = now
         self.taker: Taker | None = None  # takes runs in place of a peer, on a link that is always pressed
         self.trace: tuple[int, ...] = ()  # of the parcel being read from it: the brokers that it passed, us last
@@ -202,8 +204,18 @@ class Port:
         self.backlog_frames -= waiting.frames
         return waiting
 
+    def drop_all(self) -> tuple[int, int]:
+        """The link ends: drop everything that waits. Returns how many publications that were, and their bytes."""
+        runs = [waiting for waiting in self.backlog if waiting.sink is not None]
+        frames = sum(waiting.frames for waiting in runs)
+        size = sum(len(waiting.chunk) - waiting.start for waiting in runs if waiting.frames)
+        self.clear_backlog()
+        self.dropped += frames
+        self.dropped_bytes += size
+        return frames, size
+
     def clear_backlog(self) -> None:
-        """Drop everything that waits."""
+        """Forget everything that waits."""
         self.backlog.clear()
         self.droppable.clear()
         self.bulky.clear()
@@ -287,13 +299,24 @@ class Port:
             self.backlog = deque(waiting for waiting in self.backlog if waiting.frames)
             self.voids = 0
 
-    def unnoted_drops(self, now: Instant) -> tuple[int, int] | None:
-        """What was dropped since the last note: publications and bytes; None if there is nothing to note yet."""
-        lost = self.dropped - self.noted_dropped
-        if not lost or now - self.noted_at < NOTE_EVERY_NS:
-            return None
-        lost_bytes = self.dropped_bytes - self.noted_dropped_bytes
+    @property
+    def has_unnoted(self) -> bool:
+        """True if something was dropped since the last note."""
+        return self.dropped > self.noted_dropped
+
+    def note_later(self) -> Instant:
+        """A timer will note what was dropped. Returns when: not before a second after the last note."""
+        self.notes_later = True
+        return self.noted_at + NOTE_EVERY_NS
+
+    def note_drops(self, now: Instant) -> None:
+        """What was dropped is noted now."""
         self.noted_at = now
+        self.notes_later = False
+
+    def unnoted_drops(self) -> tuple[int, int]:
+        """What was dropped since the last note: publications and bytes. It counts as noted."""
+        lost, lost_bytes = self.dropped - self.noted_dropped, self.dropped_bytes - self.noted_dropped_bytes
         self.noted_dropped, self.noted_dropped_bytes = self.dropped, self.dropped_bytes
         return lost, lost_bytes
 

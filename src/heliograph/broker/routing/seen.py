@@ -24,6 +24,7 @@ from typing import NamedTuple
 from heliograph.machine import Instant
 
 NS_PER_MS = 1_000_000
+SLOW_MAX = 4_096  # sessions ended as slow consumers that come back after their horizon and have to be told
 
 
 class Seen:
@@ -133,9 +134,12 @@ class Counts(NamedTuple):
 
 
 class Origins:
-    """The origins that a broker remembers: those with a link, and others for some time (the horizon) afterwards."""
+    """The origins that a broker remembers: those with a link, and others for some time (the horizon) afterwards.
 
-    __slots__ = ("_gaps_max", "_horizon_ns", "_idle", "_known", "_max", "_past", "forgotten")
+    Of those that were ended as slow and do not know it, that is remembered longer: a program may stand still for hours.
+    """
+
+    __slots__ = ("_gaps_max", "_horizon_ns", "_idle", "_known", "_max", "_past", "_slow", "forgotten")
 
     def __init__(self, origins_max: int, horizon_ms: int, gaps_max: int) -> None:
         self._max = origins_max
@@ -143,6 +147,7 @@ class Origins:
         self._gaps_max = gaps_max
         self._known: dict[int, Seen] = {}
         self._idle: dict[int, Instant] = {}  # origin -> since when, oldest first
+        self._slow: dict[int, None] = {}  # forgotten, but they still have to be told that they were too slow
         self._past = Counts(0, 0, 0)  # of those that are forgotten
         self.forgotten = 0  # forgotten before their horizon, because the table was full
 
@@ -153,6 +158,9 @@ class Origins:
         if seen is None:
             self._make_room(now)
             seen = self._known[origin] = Seen(origin, self._gaps_max)
+            if origin in self._slow:
+                del self._slow[origin]
+                seen.end_slow()
         return seen
 
     def visit(self, origin: int, now: Instant) -> Seen:
@@ -193,7 +201,12 @@ class Origins:
 
     def _forget(self, origin: int) -> None:
         del self._idle[origin]
-        self._past = self._past.with_those_of(self._known.pop(origin))
+        seen = self._known.pop(origin)
+        self._past = self._past.with_those_of(seen)
+        if seen.slow:
+            self._slow[origin] = None
+            if len(self._slow) > SLOW_MAX:
+                del self._slow[next(iter(self._slow))]
 
     def counts(self) -> Counts:
         """Of all origins since the start, those that are forgotten included: they never become less."""

@@ -27,6 +27,7 @@ class StoreReader:
         self.request: Request = command.request  # settled when the reader is open
         self.began_at: Instant | None = None
         self.found = False  # the stores are known
+        self.taken_back = False  # it never began: stores that did not know its name forget it again
         self.ending: EndReading | None = None
 
     @property
@@ -67,6 +68,10 @@ class StoreReader:
         """The request that waits for the reader; 0 from the second call on."""
         request, self.request = self.request, 0
         return request
+
+    def take_back(self) -> None:
+        """A store knows its name for another filter, so it never begins."""
+        self.taken_back = True
 
     def end(self, command: EndReading) -> None:
         """The program ends it."""

@@ -291,6 +291,8 @@ class Readers:
     def _opened(self, reader: StoreReader, reading: LogReading, answer: Any, now: Instant) -> None:
         if reading.left:
             self._telling.leave(reading)
+            if answer.created and reader.taken_back:
+                _take_back(self._calls, reader, reading)
             return
         first = reading.expected is None
         reading.opened(answer.position, self._lines.inbox, answer.created, now)
@@ -348,7 +350,13 @@ class Readers:
         return bool(younger)
 
     def _fail(self, reader: StoreReader, error: HeliographError) -> None:
-        self._requests.settle(reader.take_request(), error=error)
+        request = reader.take_request()
+        if request and isinstance(error, RefusedError) and error.reason is Reason.NAME_DIFFERS:
+            reader.take_back()
+            for reading in reader.readings.values():
+                if reading.created:
+                    _take_back(self._calls, reader, reading)
+        self._requests.settle(request, error=error)
         self._remove(reader, error)
 
     # -- what stores send -----------------------------------------------------------------------------------------
@@ -472,6 +480,13 @@ def _check_name(name: str) -> None:
 
 def _positions(item: StoredPublication | StoredRun) -> Sequence[int]:
     return item.positions if isinstance(item, StoredRun) else (item.position,)
+
+
+def _take_back(calls: StoreCalls, reader: StoreReader, reading: LogReading) -> None:
+    """Another store knows the name for another filter: forget it where this attempt made it, or it would stand in the
+    way of the reader to which the name belongs."""
+    drop = DropName(reading.store.store, reader.command.name, reader.proof(reading.store.store))
+    calls.ask(drop, RequestDone, lambda _, now: None, lambda _, now: None)
 
 
 def _too_many_gaps(count: int) -> RefusedError:

@@ -139,7 +139,7 @@ class Delivery(Checker):
 
     def on_note(self, who: str, note: Note) -> None:
         """A broker or a client wrote a note."""
-        if isinstance(note, PublicationsDropped):
+        if isinstance(note, PublicationsDropped) and note.why in ("queue_full", "unprocessed"):
             self._droppers[who] = None
 
     def _forget(self, who: str) -> None:

@@ -13,6 +13,8 @@ from __future__ import annotations
 from heliograph.notes import Note, PublicationsDropped, PublisherHeld
 from heliograph.sim.checkers.base import Checker
 
+SLOW = ("queue_full", "unprocessed", "slow_consumer")  # for other reasons a client is gone, with what waited for it
+
 
 class Patience(Checker):
     """Publishers wait, and not for ever."""
@@ -35,7 +37,7 @@ class Patience(Checker):
 
     def on_note(self, who: str, note: Note) -> None:
         """A broker dropped something, or holds a publisher."""
-        if isinstance(note, PublicationsDropped):
+        if isinstance(note, PublicationsDropped) and note.why in SLOW:
             self.blame(f"{who} dropped publications, although all publishers wait: {note}")
         self._holds += isinstance(note, PublisherHeld) and note.held
 
