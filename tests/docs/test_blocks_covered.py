@@ -27,6 +27,10 @@ ELSEWHERE = {  # page: its test, and how many blocks it runs
     "docs/reference/matching.md": ("tests/docs/test_blocks_covered.py", 1),
 }
 NOT_RUN = {  # page: how many blocks, and why
+    "docs/how-to/run-spark-elsewhere.md": (
+        8,
+        "they need clusters and platforms; tests/pipeline tries what it can here",
+    ),
     "ARCHITECTURE.md": (5, "drawings and lists of files, nothing to copy"),
     "docs/reference/pipeline.md": (3, "they need a Spark cluster; tests/pipeline reads with the same options"),
     "docs/reference/protocol.md": (4, "bodies of frames, nothing to copy; tests/wire has their golden bytes"),
