@@ -29,7 +29,7 @@ ELSEWHERE = {  # page: its test, and how many blocks it runs
 NOT_RUN = {  # page: how many blocks, and why
     "docs/how-to/run-spark-elsewhere.md": (
         8,
-        "they need clusters and platforms; tests/pipeline tries what it can here",
+        "they need clusters and platforms; tests try what they can here",
     ),
     "ARCHITECTURE.md": (5, "drawings and lists of files, nothing to copy"),
     "docs/reference/pipeline.md": (3, "they need a Spark cluster; tests/pipeline reads with the same options"),
