@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from .conftest import Run
-from .processes import Process, broker, piped, subscriber
+from .processes import Process, broker, piped, started, subscriber
 
 pytestmark = [pytest.mark.live, pytest.mark.req("O2")]
 
@@ -178,3 +178,27 @@ def test_a_subscriber_ends_when_its_time_is_over(run: Run, url: str) -> None:
     ran = run("subscribe", "quiet", "--timeout", "0.2", "--count", "2", "--url", url)
     assert ran.code == 1
     assert "0.2 s are over, and 2 of --count did not come" in ran.err
+
+
+@pytest.mark.sweep  # ten seconds, which a publisher waits for its broker at the end
+@pytest.mark.req("O2")
+def test_commands_that_go_on_say_that_their_broker_is_away_and_what_was_not_confirmed(tmp_path: Path) -> None:
+    with (
+        broker(tmp_path) as (process, url),
+        started(tmp_path, "subscribe", "logs/#", "--url", url) as reader,
+        started(tmp_path, "reply", "echo", "--echo", "--url", url) as replier,
+        started(tmp_path, "publish", "logs/web", "-", "--url", url) as publisher,
+    ):
+        assert reader.remark().startswith("subscribed to")
+        assert replier.remark().startswith("answering on echo")
+        assert publisher.popen.stdin is not None
+        publisher.popen.stdin.write(b"first\n")
+        assert reader.line() == "logs/web first"
+        process.popen.kill()
+        for command in (reader, replier, publisher):
+            assert "cannot be reached" in command.remark()
+        publisher.popen.stdin.write(b"second\nthird\n")
+        publisher.popen.stdin.close()
+        assert publisher.popen.wait(60) == 1
+        told = publisher.remark()  # the first may have been confirmed, or not yet
+        assert told.endswith(("2 of 3 publications were not confirmed", "3 of 3 publications were not confirmed"))

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from heliograph.cli import connection as c
+from heliograph.cli.remarks import Remarks
 from heliograph.cli.shape import FAILED, examples, say
 from heliograph.cli.tables import show
 from heliograph.discovery.resources.watching import ANEW
@@ -78,7 +79,7 @@ def _resource(
 
     async def follow() -> None:
         async with (
-            c.connected(there, name="heliograph discover resource") as client,
+            c.connected(there, name="heliograph discover resource", on_note=Remarks().heard) as client,
             client.watch_resources(where, **words) as changes,
         ):
             async for change in changes:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from heliograph.cli import connection as c
+from heliograph.cli.remarks import Remarks
 from heliograph.cli.shape import counted, examples, say
 from heliograph.cli.tables import show
 from heliograph.cli.topic import plain, seconds_of
@@ -112,7 +113,7 @@ async def _find(there: c.Connection, text: str, language: Any, options: dict[str
 
 
 async def _watch(there: c.Connection, text: str, language: Any, options: dict[str, Any], as_json: bool) -> None:
-    async with c.connected(there, name="heliograph discover topic") as client:
+    async with c.connected(there, name="heliograph discover topic", on_note=Remarks().heard) as client:
         async for found in client.watch_topics(text, language, **options):
             if as_json:
                 show(_row(found), True)

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from heliograph.cli import connection as c
+from heliograph.cli.remarks import Remarks
 from heliograph.cli.shape import examples
 from heliograph.cli.topic_rights import GrantFiles, show_rights
-from heliograph.errors import UsageError
+from heliograph.errors import HeliographError, NotConnectedError, UsageError
 
 if TYPE_CHECKING:
     from heliograph.live.client import Client
@@ -86,7 +87,9 @@ def _publish(
         batches = _json_lines(topic, headers)
     else:
         batches = _lines(topic, headers)
-    options = {"hold": hold, "publisher": publisher}
+    options: dict[str, Any] = {"hold": hold, "publisher": publisher}
+    if payload == STDIN:
+        options["on_note"] = Remarks().heard
     c.run(_work(there, batches, topic, grant, options, reliable=reliable, as_json=as_json))
 
 
@@ -107,7 +110,14 @@ async def _work(
             async for batch in batches:
                 count += await _send(client, batch, reliable)
         finally:  # lines read before a bad one are published
-            await client.flush()
+            try:
+                await client.flush()
+            except NotConnectedError as error:
+                told = client.report()
+                left = told["published"] - told["confirmed"]
+                raise HeliographError(
+                    f"{error}; {left} of {told['published']} publications were not confirmed"
+                ) from None
     if as_json:
         import json
 

@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from heliograph.cli import connection as c
+from heliograph.cli.remarks import Remarks
 from heliograph.cli.shape import examples, group, say
 from heliograph.cli.tables import show
 from heliograph.errors import HeliographError, UsageError
@@ -83,7 +84,7 @@ async def _print(
     from heliograph.cli.payload import as_text
 
     line = json_line if as_json else as_text
-    async with c.connected(there, name="heliograph replay") as client:
+    async with c.connected(there, name="heliograph replay", on_note=Remarks().heard) as client:
         if begin:
             ids = {name: info.id for info in await client.stores() for name in (info.id, info.name)}
             unknown = [name for name in begin if name not in ids]

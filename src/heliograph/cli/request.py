@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from heliograph.cli import connection as c
+from heliograph.cli.remarks import Remarks
 from heliograph.cli.shape import examples, say
 from heliograph.errors import HeliographError, UsageError
 
@@ -121,7 +122,7 @@ def _reply(
 
 
 async def _answer_all(there: c.Connection, topic: str, arguments: list[str], group: str, count: int | None) -> None:
-    async with c.connected(there, name="heliograph reply") as client:
+    async with c.connected(there, name="heliograph reply", on_note=Remarks().heard) as client:
         subscription = await client.subscribe(topic, group=group, wide=True)
         say(f"answering on {topic} at {there.place(client)}; Ctrl-C ends")
         async for request in subscription:

@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from heliograph.cli import connection as c
+from heliograph.cli.remarks import Remarks
 from heliograph.cli.shape import examples, group, say
 from heliograph.cli.tables import show
 from heliograph.errors import UsageError
@@ -147,7 +148,7 @@ def _agent(
     async def work() -> None:
         from heliograph.live.machine_facts import machine_attributes, machine_ranges, machine_values
 
-        async with c.connected(there, name="heliograph resource agent") as client:
+        async with c.connected(there, name="heliograph resource agent", on_note=Remarks().heard) as client:
             attributes = machine_attributes()
             async with await client.register_resource(
                 machine_ranges(),

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from heliograph.cli import connection as c
+from heliograph.cli.remarks import Remarks
 from heliograph.cli.shape import examples, say
 from heliograph.cli.topic_rights import GrantFiles, show_rights
 from heliograph.errors import HeliographError, UsageError
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
     from heliograph.live.subscription import Subscription
     from heliograph.model.publication import Publication
-    from heliograph.notes import Note
 
 
 def register(app: typer.Typer) -> None:
@@ -112,7 +112,7 @@ async def _work(
     from heliograph.cli.payload import as_text
 
     line = json_line if as_json else as_text
-    async with c.connected(there, name="heliograph subscribe", on_note=_Remarks().heard) as client:
+    async with c.connected(there, name="heliograph subscribe", on_note=Remarks().heard) as client:
         await show_rights(client, filters, grants)
         subscriptions = [await client.subscribe(each, **how) for each in dict.fromkeys(filters)]
         say(f"subscribed to {', '.join(dict.fromkeys(filters))} at {there.place(client)}; Ctrl-C ends")
@@ -163,27 +163,3 @@ async def _merged(subscriptions: list[Subscription]) -> AsyncIterator[Publicatio
     finally:
         for task in tasks:
             task.cancel()
-
-
-class _Remarks:
-    """Tells people about lost and restored links; once each, whatever the number of attempts."""
-
-    def __init__(self) -> None:
-        self._away = False
-
-    def heard(self, note: Note) -> None:
-        """A note of the session."""
-        from heliograph.notes import DialFailed, PublicationsLost, SessionRestored, SessionRoamed
-
-        if isinstance(note, DialFailed) and not self._away:
-            self._away = True
-            say(f"heliograph: {note.address} cannot be reached ({note.reason.word}); trying again")
-        elif isinstance(note, SessionRestored) and self._away:
-            self._away = False
-            say(f"heliograph: connected to {note.address} again")
-        elif isinstance(note, SessionRoamed):
-            self._away = False
-            say(f"heliograph: moved to {note.new}, because {note.old} is being drained")
-        elif isinstance(note, PublicationsLost):
-            place = " at the broker" if note.where == "broker" else ""
-            say(f"heliograph: {note.frames} publications lost{place}: this side is too slow")

@@ -19,7 +19,7 @@ def show(answer: Any, as_json: bool, columns: Sequence[str] = ()) -> None:
     if as_json:
         import json
 
-        print(json.dumps(answer))
+        print(json.dumps(answer), flush=True)  # a command that goes on prints one after the other
     elif isinstance(answer, dict):
         width = max((len(name) for name in answer), default=0)
         for name, value in answer.items():
