@@ -6,6 +6,7 @@ import json
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import psutil
@@ -60,8 +61,15 @@ def test_a_network_carries_on_without_one_of_its_brokers(
         assert far_end.line() == "plant/1 before"
 
         psutil.Process(network[way[1]]["pid"]).kill()
+        # For some milliseconds brokers may have no common name for the cluster whose speaker is gone, and what is
+        # published then is lost (docs/how-to/run-a-network.md): here the second one comes after that.
+        assert run("publish", "plant/1", "at once", "--url", urls["a2"]).code == 0
+        sleep(0.5)
         assert run("publish", "plant/1", "after", "--url", urls["a2"]).code == 0
-        assert far_end.line() == "plant/1 after"
+        heard = [far_end.line()]
+        if heard == ["plant/1 at once"]:
+            heard.append(far_end.line())
+        assert heard[-1] == "plant/1 after"
 
     broken = asked(run, "map")
     assert f"{way[1]} does not answer" in broken["problems"]
