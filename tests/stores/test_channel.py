@@ -271,6 +271,31 @@ def test_a_pace_next_to_zero_waits_and_harms_nothing() -> None:
     assert positions(ledge) == [0]
 
 
+def test_a_pace_next_to_zero_harms_nothing_where_times_go_back() -> None:
+    ledge = filled(1)
+    for back in (0, 5_000_000_000):
+        ledge.store.clock(100_000_000_000 - back, ledge.now)
+        ledge.deliver(event(b"t", b"", ORIGIN, 4 + back % 7))
+        ledge.settle()
+    opened(ledge, pace=1e-300)
+    assert positions(ledge)[:1] == [0]
+
+
+@pytest.mark.req("O6")
+def test_an_acknowledgement_of_nothing_new_costs_no_commit() -> None:
+    ledge = filled()
+    assert opened(ledge, name="n", start="first")[1]["created"]
+    ledge.ask(stores.AckPositions(f"{ledge.id:016x}", "n", 3, [(5, 7)]))
+    ledge.settle()
+    again = [ledge.ask(stores.AckPositions(f"{ledge.id:016x}", "n", before, [(5, 6)])) for before in (0, 3)]
+    assert ledge.commits == []
+    assert [ledge.answer(number) for number in again] == [(True, ledge.answer(again[0])[1])] * 2
+    assert ledge.answer(again[0])[1]["before"] == 3
+    ledge.wait(2 * 3_600_000)
+    ledge.ask(stores.AckPositions(f"{ledge.id:016x}", "n", 3))
+    assert len(ledge.commits) == 1, "once in an hour it is noted that the name is in use"
+
+
 def test_a_name_that_is_opened_elsewhere_is_taken_over() -> None:
     ledge = filled()
     opened(ledge, name="n", start="first")

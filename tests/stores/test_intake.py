@@ -216,14 +216,15 @@ def test_plain_publications_are_kept_without_acknowledgement_unless_the_settings
     assert (kept(ledge), kept(strict)) == ([1], [])
 
 
-def test_after_a_full_disk_what_was_not_durable_is_asked_for() -> None:
+@pytest.mark.parametrize("reason", [Reason.VAULT_FULL, Reason.REQUESTS_OVER_LIMIT])
+def test_after_a_full_disk_or_too_much_that_waits_what_was_not_durable_is_asked_for(reason: Reason) -> None:
     ledge = attached()
     ledge.deliver(ledge.reliable(1, 0))
     ledge.settle()
     ledge.deliver(ledge.reliable(2, 1))
-    ledge.fail(Reason.VAULT_FULL)
+    ledge.fail(reason)
     number, body = ledge.acknowledgements()[-1]
-    assert (number, json.loads(body)) == (1, {"missing": 2, "state": "vault_full"})
+    assert (number, json.loads(body)) == (1, {"missing": 2, "state": reason.word})
     ledge.wait(1_500)
     assert json.loads(ledge.acknowledgements()[-1][1]) == {"missing": 2}
     ledge.deliver(ledge.reliable(2, 1, Flag.REPEAT))

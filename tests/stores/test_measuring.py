@@ -83,3 +83,42 @@ def test_a_vault_that_fails_refuses_the_request() -> None:
     ledge.store.failed(ticket, Reason.VAULT_DAMAGED, ledge.now)
     ledge.take()
     assert ledge.answer(number)[0] is False
+
+
+@pytest.mark.req("O6")
+def test_requests_take_turns_and_read_the_vault_one_at_a_time() -> None:
+    ledge = ledge_with(*(run(1, 10) for _ in range(50)))
+    whole = stores.MeasureLog(f"{ledge.id:016x}", 0, 50, 10)
+    mallory = [ledge.ask(whole, entity="mallory") for _ in range(measuring.WAITING_OF_HOLDER_MAX + 1)]
+    alice = ledge.ask(whole, entity="alice")
+    assert len(ledge.reads) == 1
+    is_granted, told = ledge.answer(ledge.ask(whole, entity="mallory"))
+    assert (is_granted, told["reason"]) == (False, "requests_over_limit")
+    while not any(frame.flags & 1 and frame.sequence == alice for frame in ledge.frames):
+        assert len(ledge.reads) == 1
+        ticket, query = ledge.reads.pop(0)
+        ledge.store.done(ticket, ledge.vault.find(query), ledge.now)
+        ledge.take()
+    done = [number for number in mallory if any(f.flags & 1 and f.sequence == number for f in ledge.frames)]
+    assert len(done) <= 2, "alice waited for the one under way, and hers came next"
+    ledge.settle()
+    assert all(ledge.answer(number)[0] for number in mallory)
+
+
+def test_a_failed_measurement_lets_the_next_one_begin() -> None:
+    ledge = ledge_with(run(1, 10))
+    bad, good = (ledge.ask(stores.MeasureLog(f"{ledge.id:016x}", 0, 1, 10)) for _ in range(2))
+    ticket, _ = ledge.reads.pop(0)
+    ledge.store.failed(ticket, Reason.VAULT_DAMAGED, ledge.now)
+    ledge.take()
+    ledge.settle()
+    assert not ledge.answer(bad)[0]
+    assert ledge.answer(good)[0]
+
+
+def test_many_that_end_at_once_are_no_recursion() -> None:
+    ledge = ledge_with(run(1, 10))
+    first = ledge.ask(stores.MeasureLog(f"{ledge.id:016x}", 0, 1, 10), entity="e")
+    empty = [ledge.ask(stores.MeasureLog(f"{ledge.id:016x}", 1, 1, 10), entity=f"e{n}") for n in range(1_000)]
+    ledge.settle()
+    assert all(ledge.answer(number)[0] for number in (first, *empty))

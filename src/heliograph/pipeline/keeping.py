@@ -22,11 +22,10 @@ from pyarrow import fs
 
 from heliograph.errors import UsageError
 from heliograph.model.topics import covers
-from heliograph.pipeline.options import Offsets
+from heliograph.pipeline.options import OWN_READER, Offsets
 from heliograph.pipeline.places import uri
 
 FILE = "heliograph.json"
-READER = "archive-"
 
 
 class Span(msgspec.Struct, frozen=True):
@@ -139,7 +138,7 @@ def prepared(
     if known is None:
         if since_ms is not None and (done is not None or is_begun):
             raise UsageError("this archive has begun: --since is for its first run")
-        return Keeping(reader or f"{READER}{token_hex(6)}", [Span([*filters])], since_ms)
+        return Keeping(reader or f"{OWN_READER}{token_hex(6)}", [Span([*filters])], since_ms)
     if since_ms is not None and since_ms != known.since_ms and (done is not None or is_begun):
         raise UsageError("this archive has begun with another time, or none: --since is for its first run")
     known = replace(known, reader=reader or known.reader)

@@ -40,6 +40,7 @@ CONNECTION = {
     "key": "key",
 }
 RANGE_POSITIONS = 250_000  # that one task reads by default
+OWN_READER = "archive-"  # how the names of readers begin that archives give themselves
 TIMEOUT_S = 10.0
 DELAY_S = 15 * 60  # as of Spark's Kafka source: the longest that a micro-batch waits for enough positions
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400}

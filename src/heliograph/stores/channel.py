@@ -229,7 +229,7 @@ class Channel:
             return True
         if self.began_at is None:
             self.began_at, self.base_ns = now, first.first_ns
-        self.due_at = self.began_at + int(min((first.first_ns - self.base_ns) / self.pace, LONG_NS))
+        self.due_at = self.began_at + int(max(0.0, min((first.first_ns - self.base_ns) / self.pace, LONG_NS)))
         return now >= self.due_at
 
     def next_frame(self, store: int, now: Instant, work_max: int) -> bytes | None:

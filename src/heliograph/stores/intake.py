@@ -46,6 +46,7 @@ COMMITS_MAX = 2  # in progress: meanwhile the next one grows
 COMMIT_BYTES = 8 << 20
 EARLY_BYTES_MAX = 64 << 20  # of all chains together; beyond it, whoever has most gives way
 FULL_PAUSE_MS = 1_000
+STAYS_OPEN = (Reason.VAULT_FULL, Reason.REQUESTS_OVER_LIMIT)  # after these the vault is not opened anew
 FLAGS = 5  # the offset of the flags in an EVENT
 DIRECTED, REPEAT = int(Flag.DIRECTED), int(Flag.REPEAT)
 LOOKED_AT = (DIRECTED | REPEAT) << 8  # flags, in the word of kind, flags and topic length
@@ -497,16 +498,16 @@ class Intake:
         for origin, chain in self._chains.items():
             chain.reset()
             self._owed[origin] = None
-        if reason is Reason.VAULT_FULL:
+        if reason in STAYS_OPEN:
             self._timers.set("full", now + FULL_PAUSE_MS * NS_PER_MS, self._resume)
         self._failed(reason, now)
 
     def _resume(self, now: Instant) -> None:
-        """Try again: there may be space now."""
+        """Try again: there may be space now, or less that waits."""
         if self._under_way:  # failures that have not been reported yet
             self._timers.set("full", now + FULL_PAUSE_MS * NS_PER_MS, self._resume)
             return
-        if self.state == Reason.VAULT_FULL.word:
+        if self.state in [reason.word for reason in STAYS_OPEN]:
             self.state = "open"
             for origin in self._chains:
                 self._owed[origin] = None

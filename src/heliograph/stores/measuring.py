@@ -2,7 +2,7 @@
 
 In:    a range of positions, and the bytes of a piece.
 Out:   the pieces, from the sizes of runs; no publication is read.
-State: per request, where it is.
+State: requests that wait for their turn; of the one whose turn it is, how far it is.
 Not here: reading (channels.py).
 
 The publications of a batch are in the logs of its parts: there each of their runs counts with its size.
@@ -14,24 +14,76 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
-from heliograph.errors import Reason
+from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant
+from heliograph.stores.names import Holder
 from heliograph.stores.references import reference_of
 from heliograph.stores.vault_calls import BUG, VaultCalls
 from heliograph.vault import SMALL_BYTES_MAX, Measure, Measured, RunSize
 from heliograph.wire.stores import MAIN, LogMeasured, MeasureLog
 
 READS_MAX = 8  # of the vault for one request, so that its share of the store is small
+WAITING_OF_HOLDER_MAX = 64  # as many as a link may ask at once
+WAITING_MAX = 1_024
 
 
-def measure(
-    vault: VaultCalls,
-    request: MeasureLog,
-    answered: Callable[[LogMeasured], None],
-    refused: Callable[[Reason, str], None],
-) -> None:
-    """Divide a range into pieces."""
-    _Measuring(vault, request, answered, refused).go_on()
+Answered = Callable[[LogMeasured], None]
+Refused = Callable[[Reason, str], None]
+
+
+class Measurements:
+    """Divides ranges into pieces: one request at a time, so that readers wait for one read of theirs at most."""
+
+    def __init__(self, vault: VaultCalls) -> None:
+        self._vault = vault
+        self._waiting: dict[Holder, deque[tuple[MeasureLog, Answered, Refused]]] = {}  # the holders take turns
+        self._count = 0
+        self._is_busy = False  # one reads the vault
+        self._is_beginning = False
+
+    def ask(self, holder: Holder, request: MeasureLog, answered: Answered, refused: Refused) -> None:
+        """Divide a range into pieces, when it is this holder's turn."""
+        waiting = self._waiting.setdefault(holder, deque())
+        if len(waiting) >= WAITING_OF_HOLDER_MAX or self._count >= WAITING_MAX:
+            if not waiting:
+                del self._waiting[holder]
+            raise ProtocolError(Reason.REQUESTS_OVER_LIMIT, f"{len(waiting)} of your requests to measure wait already")
+        waiting.append((request, answered, refused))
+        self._count += 1
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Begin the next one, and those after it that end at once."""
+        if self._is_beginning:
+            return
+        self._is_beginning = True
+        try:
+            while self._waiting and not self._is_busy:
+                self._is_busy = True
+                self._begin(*self._next())
+        finally:
+            self._is_beginning = False
+
+    def _next(self) -> tuple[MeasureLog, Answered, Refused]:
+        holder = next(iter(self._waiting))
+        waiting = self._waiting.pop(holder)
+        if len(waiting) > 1:
+            self._waiting[holder] = waiting  # behind the others
+        self._count -= 1
+        return waiting.popleft()
+
+    def _begin(self, request: MeasureLog, answered: Answered, refused: Refused) -> None:
+        def done(found: LogMeasured) -> None:
+            self._is_busy = False
+            answered(found)
+            self._go_on()
+
+        def failed(reason: Reason, text: str) -> None:
+            self._is_busy = False
+            refused(reason, text)
+            self._go_on()
+
+        _Measuring(self._vault, request, done, failed).go_on()
 
 
 class _Measuring:

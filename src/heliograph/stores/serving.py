@@ -22,7 +22,7 @@ from heliograph.stores.batches import Batches
 from heliograph.stores.channels import Channels, check_condition
 from heliograph.stores.hearer import Hearer
 from heliograph.stores.intake import Intake
-from heliograph.stores.measuring import measure
+from heliograph.stores.measuring import Measurements
 from heliograph.stores.names import NameKey, Names, NameState, acknowledged, lister_of
 from heliograph.stores.tail import Tail
 from heliograph.stores.vault_calls import BUG, VaultCalls
@@ -34,6 +34,7 @@ from heliograph.wire.pages import one_page
 from heliograph.wire.stores import MAIN, Asked, StoredFlag, stored
 
 NAMES_PER_PAGE = 100
+USED_NS = 3_600_000_000_000  # an acknowledgement of nothing new keeps a name in use: noted once in an hour
 SHOWN_MAX = 256  # characters of a filter or condition in a refusal
 BATCHES_PER_PAGE = 100
 
@@ -55,6 +56,7 @@ class Serving:
         guard: Guard,
     ) -> None:
         self._vault = vault
+        self._measurements = Measurements(vault)
         self._tail = tail
         self._intake = intake
         self._channels = channels
@@ -119,8 +121,8 @@ class Serving:
             case wire.ListLogs():
                 self._answer(asked, wire.LogsFound([self._entry()], self._counts()))
             case wire.MeasureLog():
-                measure(
-                    self._vault,
+                self._measurements.ask(
+                    (asked.entity, asked.source),
                     request,
                     lambda found: self._answer(asked, found),
                     lambda reason, text: self._refuse(asked, reason, text),
@@ -239,6 +241,9 @@ class Serving:
         if highest > self._tail.log.next:
             raise ProtocolError(Reason.POSITION_UNKNOWN, f"the log ends at {self._tail.log.next}")
         new = acknowledged(state, request.before, request.also, self._wall(now))
+        if (new.before, new.also) == (state.before, state.also) and new.used_ns - state.used_ns < USED_NS:
+            self._answer(asked, wire.RequestDone(before=new.before))  # nothing new: not worth a commit
+            return
         self._vault.commit(
             [self._names.put(key, new)],
             lambda _, now: self._answer(asked, wire.RequestDone(before=new.before)),
